@@ -1,0 +1,438 @@
+//! What can be asked for: the whole command line, for parsing, help, completions and man pages.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+use crate::size;
+
+/// Packs a tree of files into one small image that reads like a file system.
+#[derive(Debug, Parser)]
+#[command(
+    name = "shale",
+    version,
+    about,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done in part, 4 damage found, \
+                  130 interrupted; `shale exit-codes` explains them."
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Say nothing but errors.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Say more; twice for even more.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// Print JSON for machines instead of text for people.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// How progress is shown.
+    #[arg(long, global = true, value_enum, default_value = "auto")]
+    pub progress: ProgressChoice,
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProgressChoice {
+    /// A bar on a terminal, a line now and then elsewhere.
+    Auto,
+    /// A bar.
+    Bar,
+    /// A line now and then.
+    Plain,
+    /// Nothing.
+    None,
+}
+
+/// Subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Pack a directory into an image.
+    Create(Create),
+    /// Mount an image on a directory.
+    Mount(Mount),
+    /// Unmount a mounted image.
+    #[command(alias = "unmount")]
+    Umount(Umount),
+    /// List a directory of an image.
+    Ls(Ls),
+    /// List an image, or a directory of it, as a tree.
+    Tree(TreeArgs),
+    /// Show all that is known of files of an image.
+    Stat(Paths),
+    /// Write files of an image to standard output.
+    Cat(Paths),
+    /// Extract an image, or what matches patterns.
+    Extract(Extract),
+    /// Show what an image is made of.
+    Info(ImageArgs),
+    /// Check all checksums and everything that must hold within an image.
+    Check(Check),
+    /// Show any structure of an image with its offsets.
+    Dump(Dump),
+    /// Show statistics of a mounted image.
+    Stats(Stats),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page, or write all man pages into a directory.
+    Man {
+        /// Where to write them.
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
+    /// Explain the exit codes.
+    ExitCodes,
+}
+
+/// An image and where in its file.
+#[derive(Debug, Clone, Args)]
+pub struct ImageArgs {
+    /// The image.
+    pub image: PathBuf,
+    /// Where the image begins in its file: bytes, or `auto`.
+    #[arg(long, default_value = "auto", value_parser = offset)]
+    pub offset: Offset,
+    /// The snapshot, by name or by `#NUMBER` from 0; the newest without.
+    #[arg(long)]
+    pub snapshot: Option<OsString>,
+}
+
+/// Where an image begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offset {
+    /// To be found.
+    Auto,
+    /// Here.
+    At(u64),
+}
+
+fn offset(text: &str) -> Result<Offset, String> {
+    match text {
+        "auto" => Ok(Offset::Auto),
+        text => size::parse(text).map(Offset::At),
+    }
+}
+
+/// `shale create`.
+#[derive(Debug, Args)]
+pub struct Create {
+    /// The directory to pack.
+    pub source: PathBuf,
+    /// The image to write; `-` is standard output.
+    #[arg(short, long)]
+    pub output: PathBuf,
+    /// Threads; 0 is as many as there are processors. Does not change the image.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+    /// Memory for the build, such as 512M. Does not change the image.
+    #[arg(long, value_parser = size::parse)]
+    pub memory: Option<u64>,
+    /// Level 0 (fast) to 9 (small); also written -0 to -9.
+    #[arg(short, long, value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub level: Option<u8>,
+    /// The level by its digit.
+    #[command(flatten)]
+    pub digits: Digits,
+    /// Codec and its settings instead of the level's: zstd:19, lzma:9e, lz4, brotli:11, stored.
+    #[arg(short = 'C', long)]
+    pub codec: Option<String>,
+    /// Plain bytes of a frame instead of the level's, such as 256K.
+    #[arg(long, value_parser = size::parse)]
+    pub frame_size: Option<u64>,
+    /// Do not read the image back and compare it with what was read.
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Pack without the files that cannot be read; they are reported, and the exit code is 3.
+    #[arg(long)]
+    pub skip_unreadable: bool,
+    /// Replace an existing output.
+    #[arg(short, long)]
+    pub force: bool,
+    /// Do not descend into other file systems.
+    #[arg(short = 'x', long)]
+    pub one_file_system: bool,
+    /// Times kept beside the modification time: atime, ctime, btime.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    pub keep_times: Vec<TimeName>,
+    /// Name of the snapshot.
+    #[arg(long)]
+    pub snapshot: Option<OsString>,
+    /// Where temporary files go; beside the output without.
+    #[arg(long)]
+    pub temp_dir: Option<PathBuf>,
+}
+
+/// A time of an inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TimeName {
+    /// Last modification; always kept.
+    Mtime,
+    /// Last access.
+    Atime,
+    /// Last change of the inode.
+    Ctime,
+    /// Creation.
+    Btime,
+}
+
+/// `-0` to `-9`, as gzip and its kin have them.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub struct Digits {
+    #[arg(short = '0', hide = true)]
+    d0: bool,
+    #[arg(short = '1', hide = true)]
+    d1: bool,
+    #[arg(short = '2', hide = true)]
+    d2: bool,
+    #[arg(short = '3', hide = true)]
+    d3: bool,
+    #[arg(short = '4', hide = true)]
+    d4: bool,
+    #[arg(short = '5', hide = true)]
+    d5: bool,
+    #[arg(short = '6', hide = true)]
+    d6: bool,
+    #[arg(short = '7', hide = true)]
+    d7: bool,
+    #[arg(short = '8', hide = true)]
+    d8: bool,
+    #[arg(short = '9', hide = true)]
+    d9: bool,
+}
+
+impl Digits {
+    /// The digit given, if any.
+    pub fn level(&self) -> Option<u8> {
+        let given = [
+            self.d0, self.d1, self.d2, self.d3, self.d4, self.d5, self.d6, self.d7, self.d8,
+            self.d9,
+        ];
+        given.iter().position(|&digit| digit).map(|level| level as u8)
+    }
+}
+
+/// `shale mount`.
+#[derive(Debug, Args)]
+pub struct Mount {
+    /// The image.
+    pub image: PathBuf,
+    /// The directory to mount it on.
+    pub dir: PathBuf,
+    /// Stay in the foreground until unmounted.
+    #[arg(short, long)]
+    pub foreground: bool,
+    /// Options, separated by commas: allow_other, auto_unmount, dev, suid, noexec, uid=, gid=,
+    /// threads=, cache=, offset=, snapshot=, subdir=, and those of mount(8) that change nothing.
+    #[arg(short = 'o', value_delimiter = ',')]
+    pub options: Vec<String>,
+    /// Threads that answer and decode; 0 is as many as there are processors.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+    /// Memory for decoded frames, such as 512M.
+    #[arg(long, value_parser = size::parse)]
+    pub cache: Option<u64>,
+    /// Where the image begins in its file: bytes, or `auto`.
+    #[arg(long, default_value = "auto", value_parser = offset)]
+    pub offset: Offset,
+    /// The snapshot, by name or by `#NUMBER` from 0; the newest without.
+    #[arg(long)]
+    pub snapshot: Option<OsString>,
+    /// For the background process: where to tell that the mount is ready.
+    #[arg(long, hide = true)]
+    pub ready: bool,
+}
+
+/// `shale umount`.
+#[derive(Debug, Args)]
+pub struct Umount {
+    /// Where an image is mounted.
+    pub dir: PathBuf,
+    /// Let those who have files open there go on.
+    #[arg(short, long)]
+    pub lazy: bool,
+}
+
+/// `shale ls`.
+#[derive(Debug, Args)]
+pub struct Ls {
+    /// The image.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// A path in the image; its root without.
+    pub path: Option<OsString>,
+    /// Show type, permissions, links, owner, group, size and time.
+    #[arg(short = 'l', long)]
+    pub long: bool,
+    /// List all directories below as well.
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// End names with a zero byte instead of a line end, and write them as they are.
+    #[arg(short = 'z', long)]
+    pub zero: bool,
+}
+
+/// `shale tree`.
+#[derive(Debug, Args)]
+pub struct TreeArgs {
+    /// The image.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// A path in the image; its root without.
+    pub path: Option<OsString>,
+    /// How many levels of directories to show.
+    #[arg(short = 'L', long)]
+    pub depth: Option<usize>,
+}
+
+/// An image and paths in it.
+#[derive(Debug, Args)]
+pub struct Paths {
+    /// The image.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Paths in the image.
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+}
+
+/// `shale extract`.
+#[derive(Debug, Args)]
+pub struct Extract {
+    /// The image.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// The directory to extract into; made if it is not there.
+    #[arg(short = 'C', long = "directory")]
+    pub directory: PathBuf,
+    /// What to extract: paths, with `*` and `?` inside a name, `**` across directories; all
+    /// without.
+    pub patterns: Vec<OsString>,
+    /// Threads; 0 is as many as there are processors.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+    /// What to do with files that are there already; without, nothing is extracted.
+    #[arg(long, value_enum)]
+    pub overwrite: Option<OverwriteChoice>,
+    /// Restore owners, also as an ordinary user as far as allowed.
+    #[arg(long, conflicts_with = "no_same_owner")]
+    pub same_owner: bool,
+    /// Make everything the user's own, also as root.
+    #[arg(long)]
+    pub no_same_owner: bool,
+    /// Do not restore extended attributes.
+    #[arg(long)]
+    pub no_xattrs: bool,
+    /// Do not make device nodes.
+    #[arg(long)]
+    pub no_devices: bool,
+    /// Go on past damage and failures; they are reported, and the exit code is 3.
+    #[arg(long = "continue")]
+    pub keep_going: bool,
+    /// Memory for decoded frames, such as 512M.
+    #[arg(long, value_parser = size::parse)]
+    pub cache: Option<u64>,
+}
+
+/// What to do with files that are there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OverwriteChoice {
+    /// Keep them.
+    Never,
+    /// Replace those that are older than in the image.
+    Older,
+    /// Replace them.
+    Always,
+}
+
+/// `shale check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The image.
+    pub image: PathBuf,
+    /// Where the image begins in its file: bytes, or `auto`.
+    #[arg(long, default_value = "auto", value_parser = offset)]
+    pub offset: Offset,
+    /// Threads; 0 is as many as there are processors.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+    /// Check sums of stored bytes only, do not decode.
+    #[arg(long)]
+    pub no_decode: bool,
+}
+
+/// `shale dump`.
+#[derive(Debug, Args)]
+pub struct Dump {
+    /// The image.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// superblock, sections, trailer, root, tables, `pages TABLE`, or the name of a table for its
+    /// rows; superblock, sections, trailer, root and tables without.
+    pub what: Vec<String>,
+    /// Numbers of sections, pages or rows to show, such as 10..20.
+    #[arg(long, value_parser = range)]
+    pub range: Option<(u64, u64)>,
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let wrong = || format!("`{text}` is not a range; write 10..20, 10.. or 10");
+    let number = |text: &str, empty: u64| match text {
+        "" => Ok(empty),
+        text => text.parse().map_err(|_| wrong()),
+    };
+    match text.split_once("..") {
+        Some((first, end)) => Ok((number(first, 0)?, number(end, u64::MAX)?)),
+        None => {
+            let one: u64 = text.parse().map_err(|_| wrong())?;
+            Ok((one, one.saturating_add(1)))
+        }
+    }
+}
+
+/// `shale stats`.
+#[derive(Debug, Args)]
+pub struct Stats {
+    /// Where an image is mounted.
+    pub mount: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn levels_are_digits() {
+        let parse = |words: &[&str]| Arguments::try_parse_from(words);
+        let level = |words: &[&str]| match parse(words).unwrap().command {
+            Command::Create(create) => create.digits.level().or(create.level),
+            _ => panic!("create"),
+        };
+        assert_eq!(level(&["shale", "create", "a", "-o", "b", "-9"]), Some(9));
+        assert_eq!(level(&["shale", "create", "-0", "a", "-o", "b"]), Some(0));
+        assert_eq!(level(&["shale", "create", "-l", "4", "a", "-o", "b"]), Some(4));
+        assert_eq!(level(&["shale", "create", "a", "-o", "b"]), None);
+        assert!(parse(&["shale", "create", "-1", "-2", "a", "-o", "b"]).is_err());
+    }
+
+    #[test]
+    fn ranges_are_read() {
+        assert_eq!(range("3..7"), Ok((3, 7)));
+        assert_eq!(range("3.."), Ok((3, u64::MAX)));
+        assert_eq!(range("..7"), Ok((0, 7)));
+        assert_eq!(range("5"), Ok((5, 6)));
+        assert!(range("a..b").is_err());
+    }
+}

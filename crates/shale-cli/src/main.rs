@@ -1,0 +1,96 @@
+//! The `shale` command: arguments in, text and exit codes out.
+//!
+//! Everything that is done is done by the crates `shale` and `shale-fuse`; here are only words.
+//! The names `mkfs.shale`, `mount.shale` and `fsck.shale` select a subcommand and its dialect of
+//! exit codes.
+
+mod args; // what can be asked for
+mod exit; // what is answered to the shell
+mod size; // 64K, 1MiB
+mod text; // names for people and machines
+mod report; // where lines, errors and JSON go
+mod bar; // progress on a terminal and elsewhere
+mod signal; // Ctrl-C and its kin
+mod open; // an image from its path
+mod command; // one file a subcommand
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use args::{Arguments, Command};
+use exit::{Dialect, Exit};
+use report::Say;
+
+fn main() -> ExitCode {
+    signal::ignore_broken_pipe_default();
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let dialect = dialect_of(&mut words);
+    let arguments = match parse(&words) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let wrong = error.use_stderr();
+            let _ = error.print();
+            let exit = if wrong { Exit::Usage } else { Exit::Done };
+            return ExitCode::from(dialect.code(exit));
+        }
+    };
+    let say = Say::new(&arguments);
+    let exit = match run(&arguments, &say) {
+        Ok(exit) => exit,
+        Err(error) => say.failure(&error),
+    };
+    ExitCode::from(dialect.code(exit))
+}
+
+fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
+    let mut command = Arguments::command();
+    let matches = command.try_get_matches_from_mut(words)?;
+    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Turns the names mount(8), mkfs(8) and fsck(8) call into subcommands of `shale`.
+fn dialect_of(words: &mut Vec<OsString>) -> Dialect {
+    let name = words.first().map(std::path::Path::new).and_then(|p| p.file_name());
+    let (subcommand, dialect) = match name.and_then(|name| name.to_str()) {
+        Some("mount.shale") => ("mount", Dialect::Mount),
+        Some("mkfs.shale") => ("create", Dialect::Shale),
+        Some("fsck.shale") => ("check", Dialect::Fsck),
+        _ => return Dialect::Shale,
+    };
+    // fsck(8) passes options of checkers that repair; there is nothing to ask about here.
+    if dialect == Dialect::Fsck {
+        words.retain(|word| !matches!(word.to_str(), Some("-a" | "-p" | "-y" | "-n" | "-f")));
+    }
+    words.insert(1, subcommand.into());
+    dialect
+}
+
+fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
+    match &arguments.command {
+        Command::Create(args) => command::create::run(args, say),
+        Command::Mount(args) => command::mount::run(args, say),
+        Command::Umount(args) => command::umount::run(args),
+        Command::Ls(args) => command::ls::run(args, say),
+        Command::Tree(args) => command::tree::run(args, say),
+        Command::Stat(args) => command::stat::run(args, say),
+        Command::Cat(args) => command::cat::run(args, say),
+        Command::Extract(args) => command::extract::run(args, say),
+        Command::Info(args) => command::info::run(args, say),
+        Command::Check(args) => command::check::run(args, say),
+        Command::Dump(args) => command::dump::run(args, say),
+        Command::Stats(args) => command::stats::run(args, say),
+        Command::Completions { shell } => {
+            let mut out = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "shale", &mut out);
+            say.raw(&out)?;
+            Ok(Exit::Done)
+        }
+        Command::Man { dir } => command::man::run(dir.as_deref(), say),
+        Command::ExitCodes => {
+            say.raw(exit::table().as_bytes())?;
+            Ok(Exit::Done)
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Sizes in bytes, from and to text. `K`, `M`, `G`, `T`, `P`, `E` are powers of 1024, also written
+//! `KiB` and so on; `KB` and so on are powers of 1000. No fractions: `1536K`, not `1.5M`.
+
+/// Reads a size such as `65536`, `64K`, `1M`, `4GiB`, `500MB`.
+pub fn parse(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let fail = || format!("`{text}` is not a size; write 65536, 64K, 1MiB or 500MB");
+    let number: u64 = number.parse().map_err(|_| fail())?;
+    let unit = unit.trim_start().to_ascii_uppercase();
+    let (letter, rest) = match unit.chars().next() {
+        None => ("", ""),
+        Some(letter) => unit.split_at(letter.len_utf8()),
+    };
+    let power = match (letter, rest) {
+        ("" | "B", "") => 0,
+        ("K", _) => 1,
+        ("M", _) => 2,
+        ("G", _) => 3,
+        ("T", _) => 4,
+        ("P", _) => 5,
+        ("E", _) => 6,
+        _ => return Err(fail()),
+    };
+    let base: u64 = match rest {
+        "" | "IB" | "I" => 1024,
+        "B" => 1000,
+        _ => return Err(fail()),
+    };
+    base.checked_pow(power)
+        .and_then(|unit| number.checked_mul(unit))
+        .ok_or_else(|| format!("`{text}` is more than 2^64 bytes"))
+}
+
+/// A size for people: three digits and a binary unit, `1.46 MiB`.
+pub fn show(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// A count for people, with thin separators: `1,234,567`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `plain` to `stored` as a ratio, `4.31`; `-` where nothing is stored.
+pub fn ratio(plain: u64, stored: u64) -> String {
+    match stored {
+        0 => "-".to_owned(),
+        _ => format!("{:.2}", plain as f64 / stored as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_and_without_unit() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("65536", 65536),
+            ("12B", 12),
+            ("64K", 65536),
+            ("64k", 65536),
+            ("1M", 1 << 20),
+            ("4GiB", 4 << 30),
+            ("4 gib", 4 << 30),
+            ("500MB", 500_000_000),
+            ("15E", 15 << 60),
+        ] {
+            assert_eq!(parse(text), Ok(bytes), "{text}");
+        }
+        for wrong in ["", "K", "1.5M", "-1", "1X", "1KX", "16E", "1MiBs", "0x10", "1\u{e9}"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_with_three_digits() {
+        assert_eq!(show(0), "0 B");
+        assert_eq!(show(1023), "1023 B");
+        assert_eq!(show(1024), "1.00 KiB");
+        assert_eq!(show(1_531_000), "1.46 MiB");
+        assert_eq!(show(1023 * 1024), "1.00 MiB");
+        assert_eq!(show(u64::MAX), "16.0 EiB");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(count(12), "12");
+        assert_eq!(ratio(10, 0), "-");
+        assert_eq!(ratio(10, 4), "2.50");
+    }
+}

@@ -1,0 +1,140 @@
+//! The x86 filter: near calls and jumps, 32-bit and 64-bit code alike.
+//!
+//! Instructions are not decoded. Wherever the byte of `call rel32` (E8) or `jmp rel32` (E9) stands
+//! and the distance behind it is one that a program would have, the distance is replaced by
+//! distance plus place, within the same range of values.
+//!
+//! That each such step can be undone is plain: it leaves the opcode alone and moves a number
+//! around within a range, so the step backwards finds the same opcode and a number in the same
+//! range. Steps may overlap; undoing them in the opposite order undoes them all. Hence `apply`
+//! walks forwards and `reverse` walks backwards, and nothing else need be remembered.
+//!
+//! Conditional jumps (0F 80 to 0F 8F) are left alone: with them, shared libraries came out 0.3 %
+//! smaller in frames of 64 KiB and 0.3 % larger in frames of 1 MiB, at half the speed.
+
+/// Distances within this either way are rewritten: 16 MiB, as far as calls go within most
+/// programs, and few enough values that other bytes are rarely taken for a call. A quarter of it
+/// was 0.1 % better on small libraries and 2 % worse on large ones.
+const RANGE: u32 = 1 << 24;
+
+/// The bytes that are looked at together for an opcode.
+const CHUNK_LEN: usize = 16;
+
+/// Distances to places.
+pub(crate) fn apply(bytes: &mut [u8]) {
+    let mut place = 0;
+    while let Some(rest) = bytes.get(place..).filter(|rest| !rest.is_empty()) {
+        if let Some(chunk) = rest.first_chunk::<CHUNK_LEN>()
+            && !has_opcode(chunk)
+        {
+            place += CHUNK_LEN;
+            continue;
+        }
+        let near = &rest[..rest.len().min(CHUNK_LEN)];
+        match near.iter().position(|byte| is_opcode(*byte)) {
+            Some(found) => {
+                step(bytes, place + found, (place + found) as u32);
+                place += found + 1;
+            }
+            None => place += near.len(),
+        }
+    }
+}
+
+/// Places to distances.
+pub(crate) fn reverse(bytes: &mut [u8]) {
+    let mut end = bytes.len();
+    while end > 0 {
+        let rest = &bytes[..end];
+        if let Some(chunk) = rest.last_chunk::<CHUNK_LEN>()
+            && !has_opcode(chunk)
+        {
+            end -= CHUNK_LEN;
+            continue;
+        }
+        let start = end.saturating_sub(CHUNK_LEN);
+        match rest[start..].iter().rposition(|byte| is_opcode(*byte)) {
+            Some(found) => {
+                let place = start + found;
+                step(bytes, place, (place as u32).wrapping_neg());
+                end = place;
+            }
+            None => end = start,
+        }
+    }
+}
+
+fn is_opcode(byte: u8) -> bool {
+    byte & 0xFE == 0xE8
+}
+
+/// Written so that it compiles to comparing all bytes at once.
+fn has_opcode(chunk: &[u8; CHUNK_LEN]) -> bool {
+    chunk.iter().fold(false, |has, byte| has | is_opcode(*byte))
+}
+
+/// Adds to the distance behind the opcode at `place`.
+fn step(bytes: &mut [u8], place: usize, addend: u32) {
+    let Some(operand) = bytes.get_mut(place + 1..).and_then(|rest| rest.first_chunk_mut::<4>())
+    else {
+        return;
+    };
+    let shifted = u32::from_le_bytes(*operand).wrapping_add(RANGE);
+    if shifted < 2 * RANGE {
+        let moved = shifted.wrapping_add(addend) & (2 * RANGE - 1);
+        *operand = moved.wrapping_sub(RANGE).to_le_bytes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_one_function_become_equal() {
+        // Two calls of place 0x105, from 0 (next instruction at 5) and from 0x20.
+        let mut bytes = vec![0x90; 0x40];
+        bytes[0..5].copy_from_slice(&[0xE8, 0x00, 0x01, 0, 0]);
+        bytes[0x20..0x25].copy_from_slice(&[0xE8, 0xE0, 0x00, 0, 0]);
+        let plain = bytes.clone();
+        apply(&mut bytes);
+        assert_eq!(bytes[0..5], bytes[0x20..0x25]);
+        reverse(&mut bytes);
+        assert_eq!(bytes, plain);
+    }
+
+    #[test]
+    fn far_distances_and_cut_operands_are_left_alone() {
+        let plain = [0x90, 0xE8, 0, 0, 0, 1, 0x90, 0xE9, 0xFF, 0xFF, 0xFF, 0xFE, 0xE8, 0, 0, 0];
+        let mut bytes = plain;
+        apply(&mut bytes);
+        assert_eq!(bytes, plain);
+    }
+
+    #[test]
+    fn every_call_is_found_wherever_it_stands() {
+        for len in 5..70 {
+            for place in 0..=len - 5 {
+                let mut bytes = vec![0; len];
+                bytes[place] = 0xE9;
+                apply(&mut bytes);
+                assert_eq!(bytes[place + 1..place + 5], (place as u32).to_le_bytes());
+                reverse(&mut bytes);
+                assert_eq!(bytes.iter().filter(|byte| **byte != 0).count(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn overlapping_opcodes_come_back() {
+        // Every operand here is full of opcodes.
+        for filler in [[0xE8, 0xE8, 0xE9, 0xE8, 0x00], [0xE9, 0x00, 0xE8, 0xE8, 0xFF]] {
+            let plain: Vec<u8> = filler.iter().copied().cycle().take(1021).collect();
+            let mut bytes = plain.clone();
+            apply(&mut bytes);
+            assert_ne!(bytes, plain);
+            reverse(&mut bytes);
+            assert_eq!(bytes, plain);
+        }
+    }
+}

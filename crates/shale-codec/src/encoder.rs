@@ -1,0 +1,112 @@
+//! One door for compressing with any codec.
+//!
+//! An encoder keeps its library's tables from frame to frame, and promises that this shows in
+//! speed only: the bytes depend on settings, prefix and plain bytes, not on what was encoded
+//! before, on the thread, or on where the slices lie in memory.
+
+use crate::brotli::BrotliEncoder;
+use crate::lz4::Lz4Encoder;
+use crate::lzma::LzmaEncoder;
+use crate::zstd::ZstdEncoder;
+use crate::{Codec, CodecError, Settings};
+
+/// Compresses frames with one set of settings. One per thread; it can be sent between threads.
+#[derive(Debug)]
+pub struct Encoder {
+    settings: Settings,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Stored,
+    Zstd(ZstdEncoder),
+    Lz4(Lz4Encoder),
+    Lzma(LzmaEncoder),
+    Brotli(BrotliEncoder),
+}
+
+impl Encoder {
+    /// Prepares an encoder; large tables come with the first frame, see
+    /// [`Settings::encoder_memory_len`].
+    ///
+    /// # Errors
+    /// Settings out of range, or no memory.
+    pub fn new(settings: Settings) -> Result<Encoder, CodecError> {
+        settings.validate()?;
+        let kind = match settings.codec {
+            Codec::Stored => Kind::Stored,
+            Codec::Zstd => Kind::Zstd(ZstdEncoder::new(settings)?),
+            Codec::Lz4 => Kind::Lz4(Lz4Encoder::new(settings)?),
+            Codec::Lzma => Kind::Lzma(LzmaEncoder::new(settings)?),
+            Codec::Brotli => Kind::Brotli(BrotliEncoder::new(settings)),
+        };
+        Ok(Encoder { settings, kind })
+    }
+
+    /// What the encoder was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Appends the compressed form of `plain` to `out`. Decoding needs the same prefix, the
+    /// codec and the length of `plain`. Of a prefix, the codec uses the last
+    /// [`Codec::prefix_len_max`] bytes. The form of bytes that do not compress may be longer
+    /// than they are: the caller compares, and stores what is shorter.
+    ///
+    /// # Errors
+    /// A frame longer than 512 MiB, no memory, or a refusal of the library; `out` is then as it
+    /// was.
+    pub fn encode(
+        &mut self,
+        prefix: &[u8],
+        plain: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        let codec = self.settings.codec;
+        let prefix = crate::codec::useful(codec, prefix);
+        crate::codec::check_len(codec, plain.len())?;
+        let start = out.len();
+        let result = match &mut self.kind {
+            Kind::Stored => append(codec, plain, out),
+            Kind::Zstd(encoder) => encoder.encode(prefix, plain, out),
+            Kind::Lz4(encoder) => encoder.encode(prefix, plain, out),
+            Kind::Lzma(encoder) => encoder.encode(prefix, plain, out),
+            Kind::Brotli(encoder) => encoder.encode(prefix, plain, out),
+        };
+        if result.is_err() {
+            out.truncate(start);
+        }
+        result
+    }
+}
+
+/// Copies bytes to the end of `out`.
+pub(crate) fn append(codec: Codec, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+    reserve(codec, bytes.len(), out)?;
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Makes room for `len` more bytes, or says that there is no memory.
+pub(crate) fn reserve(codec: Codec, len: usize, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    out.try_reserve(len).map_err(|_| CodecError::OutOfMemory { codec, len: len as u64 })
+}
+
+impl Settings {
+    /// About how many bytes an [`Encoder`] with these settings holds when it encodes frames of
+    /// `frame_len` bytes with prefixes of `prefix_len` bytes, without the slices it is given and
+    /// the result. Meant for budgets: rather too much than too little, and of memory asked for,
+    /// not all of which is touched.
+    pub fn encoder_memory_len(&self, frame_len: usize, prefix_len: usize) -> u64 {
+        let prefix_len = prefix_len.min(self.codec.prefix_len_max());
+        let frame_len = frame_len.min(crate::codec::FRAME_LEN_MAX);
+        match self.codec {
+            Codec::Stored => 0,
+            Codec::Zstd => crate::zstd::encoder_memory_len(self, frame_len, prefix_len),
+            Codec::Lz4 => crate::lz4::encoder_memory_len(self, frame_len, prefix_len),
+            Codec::Lzma => crate::lzma::encoder_memory_len(self, frame_len, prefix_len),
+            Codec::Brotli => crate::brotli::encoder_memory_len(self, frame_len, prefix_len),
+        }
+    }
+}

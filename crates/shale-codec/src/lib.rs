@@ -1,0 +1,48 @@
+//! Bytes in, bytes out: compression, filters and digests.
+//!
+//! The one crate that links C libraries. It knows codecs, not images: a caller hands over a
+//! prefix (bytes both sides already have) and a frame, and keeps the codec id, the filter id and
+//! the plain length; nothing that a caller stores anyway is stored again in the compressed bytes.
+//!
+//! - [`Encoder`] compresses; its output depends on settings, prefix and plain bytes alone.
+//! - [`Decoder`] decompresses untrusted bytes: exactly the asked length or an error, in memory
+//!   bounded by the lengths the caller gives.
+//! - [`Filter`] rewrites branch targets in machine code so that it compresses better.
+//! - [`looks_incompressible`] says cheaply that trying is not worth it.
+//! - [`digest`]: XXH3 for damage, BLAKE3 for identity.
+//!
+//! It does not choose codecs or frame sizes, and does not keep checksums: the callers do.
+
+// What can go wrong, and the names of things.
+mod error;
+mod codec;
+mod settings;
+// The two doors: dispatch to the codec files below.
+mod encoder;
+mod decoder;
+// One codec per file, both directions together; the `*_sys` files hold all the `unsafe` there is.
+mod zstd;
+mod zstd_sys;
+mod lzma;
+mod lzma_sys;
+mod lz4;
+mod lz4_sys;
+mod brotli;
+// Reversible rewriting of machine code.
+mod filter;
+mod bcj_x86;
+mod bcj_arm64;
+mod bcj_arm;
+// Is it worth trying at all?
+mod sample;
+// Checksums and identities.
+pub mod digest;
+
+pub use codec::Codec;
+pub use decoder::Decoder;
+pub use digest::{Hash, Hasher, Xxh3, hash, xxh3_64, xxh3_128};
+pub use encoder::Encoder;
+pub use error::{CodecError, SettingsError};
+pub use filter::Filter;
+pub use sample::looks_incompressible;
+pub use settings::{LzmaOptions, Settings, ZstdOptions, ZstdStrategy};

@@ -1,0 +1,40 @@
+//! Every limit of the format, with its reason.
+//!
+//! A reader refuses what is beyond a limit before it allocates; a writer refuses to produce it.
+
+/// Plain bytes of one frame. One frame is decoded whole, so this bounds a reader's allocation.
+pub const FRAME_PLAIN_LEN_MAX: u64 = 64 << 20;
+/// References of one frame. Each costs a decode on a random read.
+pub const REFERENCE_COUNT_MAX: u32 = 16;
+/// Longest chain of references below a frame; bounds recursion in every reader.
+pub const REFERENCE_DEPTH_MAX: u8 = 8;
+/// Plain bytes of all references of a frame together: one contiguous prefix is built from them.
+pub const PREFIX_LEN_MAX: u64 = 128 << 20;
+/// Stored bytes of one frames section; a writer buffers a section to write its header first.
+pub const SECTION_FRAMES_STORED_LEN_TARGET: u64 = 16 << 20;
+/// Stored bytes of one section of any type.
+pub const SECTION_STORED_LEN_MAX: u64 = 1 << 40;
+/// Plain bytes of the root section: read whole at open.
+pub const ROOT_PLAIN_LEN_MAX: u64 = 16 << 20;
+/// Snapshots of one image: their records lie in the root.
+pub const SNAPSHOT_COUNT_MAX: u32 = 65_536;
+/// Bytes of a snapshot's name.
+pub const SNAPSHOT_NAME_LEN_MAX: usize = 255;
+/// Plain bytes of one table page.
+pub const PAGE_PLAIN_LEN_MAX: u32 = 4 << 20;
+/// Stored bytes of one table page; a page that grows is stored plain.
+pub const PAGE_STORED_LEN_MAX: u32 = PAGE_PLAIN_LEN_MAX;
+/// Bytes of a name: Linux NAME_MAX.
+pub const NAME_LEN_MAX: usize = 255;
+/// Bytes of a symlink's target: Linux PATH_MAX without the final zero.
+pub const LINK_TARGET_LEN_MAX: usize = 4095;
+/// Bytes of an xattr's name: Linux XATTR_NAME_MAX.
+pub const XATTR_NAME_LEN_MAX: usize = 255;
+/// Bytes of an xattr's value: Linux XATTR_SIZE_MAX.
+pub const XATTR_VALUE_LEN_MAX: usize = 65_536;
+/// Xattrs of one inode. Linux limits the list of names to 64 KiB, at least 3 bytes each.
+pub const XATTR_COUNT_MAX: u64 = 65_536;
+/// Size of one file: what a signed 64-bit file offset can address.
+pub const FILE_LEN_MAX: u64 = i64::MAX as u64;
+/// End of content space and of stream space: the values above mark holes and zero runs.
+pub const SPACE_LEN_MAX: u64 = u64::MAX - 16;

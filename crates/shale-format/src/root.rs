@@ -1,0 +1,371 @@
+//! The root: bounds, shared tables and the snapshots with theirs.
+//!
+//! The payload of a root section is one `RootRaw`, then per snapshot one `SnapshotRaw` followed
+//! by its name. `decode` checks every length against the limits and refuses trailing bytes; table
+//! roots are only checked for form here, pages are checked when they are read.
+
+use crate::error::FormatError;
+use crate::limits::{
+    FRAME_PLAIN_LEN_MAX, PAGE_PLAIN_LEN_MAX, PAGE_STORED_LEN_MAX, REFERENCE_COUNT_MAX,
+    REFERENCE_DEPTH_MAX, SNAPSHOT_COUNT_MAX, SNAPSHOT_NAME_LEN_MAX,
+};
+use shale_table::{PageRef, TableRoot};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const STRUCTURE: &str = "root";
+
+/// On-disk layout of a reference to a table page.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct PageRefRaw {
+    /// Offset of the stored page from the start of the image.
+    pub offset: U64,
+    /// XXH3-64 of the stored page.
+    pub checksum: U64,
+    /// Stored bytes.
+    pub stored_len: U32,
+    /// Plain bytes.
+    pub plain_len: U32,
+    /// 0 stored, 1 zstd, 2 zstd with the table's dictionary.
+    pub codec: u8,
+    /// Reserved, must be zero.
+    pub reserved: [u8; 7],
+}
+
+const _: () = assert!(size_of::<PageRefRaw>() == 32);
+
+/// On-disk layout of a table's root.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct TableRootRaw {
+    /// Rows of the table.
+    pub row_count: U64,
+    /// Data pages of the table.
+    pub page_count: U64,
+    /// 0: empty; 1: `top` is the only data page; n: `top` is an index page of level n - 1.
+    pub level_count: u8,
+    /// Reserved, must be zero.
+    pub reserved: [u8; 7],
+    /// The top page.
+    pub top: PageRefRaw,
+    /// A page of bytes that serves as prefix for pages of codec 2; all zero if there is none.
+    pub dictionary: PageRefRaw,
+}
+
+const _: () = assert!(size_of::<TableRootRaw>() == 88);
+
+/// On-disk layout of the fixed part of a root.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct RootRaw {
+    /// Snapshots that follow.
+    pub snapshot_count: U32,
+    /// Most references of any frame.
+    pub reference_count_max: U16,
+    /// Longest chain of references of any frame.
+    pub depth_max: u8,
+    /// Reserved, must be zero.
+    pub reserved: u8,
+    /// Plain bytes of the largest frame.
+    pub frame_plain_len_max: U64,
+    /// Most plain bytes that reading one byte can decode: a frame and all it refers to.
+    pub read_bytes_max: U64,
+    /// Table `contents`.
+    pub contents: TableRootRaw,
+    /// Table `extents`.
+    pub extents: TableRootRaw,
+    /// Table `frames`.
+    pub frames: TableRootRaw,
+    /// Table `references`.
+    pub references: TableRootRaw,
+}
+
+const _: () = assert!(size_of::<RootRaw>() == 376);
+
+/// On-disk layout of the fixed part of a snapshot's record; its name follows.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct SnapshotRaw {
+    /// Bytes of the name that follows.
+    pub name_len: U16,
+    /// Which times are kept: 1 mtime, 2 atime, 4 ctime, 8 btime.
+    pub times_kept: u8,
+    /// Reserved, must be zero.
+    pub reserved: [u8; 5],
+    /// Sum of the sizes of all regular files, hard links counted once.
+    pub file_bytes: U64,
+    /// Table `inodes`.
+    pub inodes: TableRootRaw,
+    /// Table `directories`.
+    pub directories: TableRootRaw,
+    /// Table `entries`.
+    pub entries: TableRootRaw,
+    /// Table `symlinks`.
+    pub symlinks: TableRootRaw,
+    /// Table `xattr_sets`.
+    pub xattr_sets: TableRootRaw,
+    /// Table `xattr_items`.
+    pub xattr_items: TableRootRaw,
+}
+
+const _: () = assert!(size_of::<SnapshotRaw>() == 544);
+
+/// `Snapshot::times_kept`: mtime is kept.
+pub const TIME_MTIME: u8 = 1;
+/// `Snapshot::times_kept`: atime is kept.
+pub const TIME_ATIME: u8 = 2;
+/// `Snapshot::times_kept`: ctime is kept.
+pub const TIME_CTIME: u8 = 4;
+/// `Snapshot::times_kept`: btime is kept.
+pub const TIME_BTIME: u8 = 8;
+
+/// What a random read can cost at most, by construction of the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadBounds {
+    /// Most references of any frame.
+    pub reference_count_max: u16,
+    /// Longest chain of references of any frame.
+    pub depth_max: u8,
+    /// Plain bytes of the largest frame.
+    pub frame_plain_len_max: u64,
+    /// Most plain bytes that reading one byte can decode: a frame and all it refers to.
+    pub read_bytes_max: u64,
+}
+
+/// A validated root.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Root {
+    /// Bounds of a random read.
+    pub bounds: ReadBounds,
+    /// Table `contents`.
+    pub contents: TableRoot,
+    /// Table `extents`.
+    pub extents: TableRoot,
+    /// Table `frames`.
+    pub frames: TableRoot,
+    /// Table `references`.
+    pub references: TableRoot,
+    /// At least one, newest last.
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// One tree of the image.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Snapshot {
+    /// Name given at build; may be empty.
+    pub name: Vec<u8>,
+    /// Which times are kept, see `TIME_MTIME` and its siblings.
+    pub times_kept: u8,
+    /// Sum of the sizes of all regular files, hard links counted once.
+    pub file_bytes: u64,
+    /// Table `inodes`.
+    pub inodes: TableRoot,
+    /// Table `directories`.
+    pub directories: TableRoot,
+    /// Table `entries`.
+    pub entries: TableRoot,
+    /// Table `symlinks`.
+    pub symlinks: TableRoot,
+    /// Table `xattr_sets`.
+    pub xattr_sets: TableRoot,
+    /// Table `xattr_items`.
+    pub xattr_items: TableRoot,
+}
+
+impl Root {
+    /// The payload of a root section. Fails where a name or the number of snapshots is over its
+    /// limit.
+    pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
+        let snapshot_count = self.snapshots.len() as u64;
+        if snapshot_count == 0 || snapshot_count > u64::from(SNAPSHOT_COUNT_MAX) {
+            return Err(field("snapshot count", snapshot_count, "1 to 65536"));
+        }
+        let raw = RootRaw {
+            snapshot_count: U32::new(snapshot_count as u32),
+            reference_count_max: U16::new(self.bounds.reference_count_max),
+            depth_max: self.bounds.depth_max,
+            reserved: 0,
+            frame_plain_len_max: U64::new(self.bounds.frame_plain_len_max),
+            read_bytes_max: U64::new(self.bounds.read_bytes_max),
+            contents: encode_table(&self.contents),
+            extents: encode_table(&self.extents),
+            frames: encode_table(&self.frames),
+            references: encode_table(&self.references),
+        };
+        let mut out = raw.as_bytes().to_vec();
+        for snapshot in &self.snapshots {
+            let name_len = snapshot.name.len();
+            if name_len > SNAPSHOT_NAME_LEN_MAX {
+                return Err(field("snapshot name length", name_len as u64, "at most 255"));
+            }
+            let raw = SnapshotRaw {
+                name_len: U16::new(name_len as u16),
+                times_kept: snapshot.times_kept,
+                reserved: [0; 5],
+                file_bytes: U64::new(snapshot.file_bytes),
+                inodes: encode_table(&snapshot.inodes),
+                directories: encode_table(&snapshot.directories),
+                entries: encode_table(&snapshot.entries),
+                symlinks: encode_table(&snapshot.symlinks),
+                xattr_sets: encode_table(&snapshot.xattr_sets),
+                xattr_items: encode_table(&snapshot.xattr_items),
+            };
+            out.extend_from_slice(raw.as_bytes());
+            out.extend_from_slice(&snapshot.name);
+        }
+        Ok(out)
+    }
+
+    /// Reads and checks the payload of a root section. Allocates one record a snapshot found.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let (raw, mut rest) = RootRaw::read_from_prefix(bytes)
+            .map_err(|_| short(size_of::<RootRaw>(), bytes.len()))?;
+        let snapshot_count = raw.snapshot_count.get();
+        if snapshot_count == 0 || snapshot_count > SNAPSHOT_COUNT_MAX {
+            return Err(field("snapshot count", u64::from(snapshot_count), "1 to 65536"));
+        }
+        if raw.reserved != 0 {
+            return Err(field("reserved", u64::from(raw.reserved), "0"));
+        }
+        if u32::from(raw.reference_count_max.get()) > REFERENCE_COUNT_MAX {
+            let found = u64::from(raw.reference_count_max.get());
+            return Err(field("most references", found, "at most 16"));
+        }
+        if raw.depth_max > REFERENCE_DEPTH_MAX {
+            return Err(field("depth", u64::from(raw.depth_max), "at most 8"));
+        }
+        if raw.frame_plain_len_max.get() > FRAME_PLAIN_LEN_MAX {
+            let found = raw.frame_plain_len_max.get();
+            return Err(field("largest frame", found, "at most 64 MiB"));
+        }
+        let mut root = Self {
+            bounds: ReadBounds {
+                reference_count_max: raw.reference_count_max.get(),
+                depth_max: raw.depth_max,
+                frame_plain_len_max: raw.frame_plain_len_max.get(),
+                read_bytes_max: raw.read_bytes_max.get(),
+            },
+            contents: decode_table(&raw.contents)?,
+            extents: decode_table(&raw.extents)?,
+            frames: decode_table(&raw.frames)?,
+            references: decode_table(&raw.references)?,
+            snapshots: Vec::new(),
+        };
+        for _ in 0..snapshot_count {
+            let (raw, after) = SnapshotRaw::read_from_prefix(rest)
+                .map_err(|_| short(size_of::<SnapshotRaw>(), rest.len()))?;
+            let name_len = usize::from(raw.name_len.get());
+            if name_len > SNAPSHOT_NAME_LEN_MAX {
+                return Err(field("snapshot name length", name_len as u64, "at most 255"));
+            }
+            if raw.reserved != [0; 5] {
+                return Err(field("reserved", 1, "0"));
+            }
+            let Some((name, after)) = after.split_at_checked(name_len) else {
+                return Err(short(name_len, after.len()));
+            };
+            root.snapshots.push(Snapshot {
+                name: name.to_vec(),
+                times_kept: raw.times_kept,
+                file_bytes: raw.file_bytes.get(),
+                inodes: decode_table(&raw.inodes)?,
+                directories: decode_table(&raw.directories)?,
+                entries: decode_table(&raw.entries)?,
+                symlinks: decode_table(&raw.symlinks)?,
+                xattr_sets: decode_table(&raw.xattr_sets)?,
+                xattr_items: decode_table(&raw.xattr_items)?,
+            });
+            rest = after;
+        }
+        if !rest.is_empty() {
+            return Err(field("bytes after the last snapshot", rest.len() as u64, "0"));
+        }
+        Ok(root)
+    }
+}
+
+fn field(field: &'static str, found: u64, allowed: &'static str) -> FormatError {
+    FormatError::Field { structure: STRUCTURE, field, found, allowed }
+}
+
+fn short(expected: usize, found: usize) -> FormatError {
+    FormatError::Short { structure: STRUCTURE, expected: expected as u64, found: found as u64 }
+}
+
+fn encode_page_ref(page: &PageRef) -> PageRefRaw {
+    PageRefRaw {
+        offset: U64::new(page.offset),
+        checksum: U64::new(page.checksum),
+        stored_len: U32::new(page.stored_len),
+        plain_len: U32::new(page.plain_len),
+        codec: page.codec,
+        reserved: [0; 7],
+    }
+}
+
+fn decode_page_ref(raw: &PageRefRaw) -> Result<PageRef, FormatError> {
+    if raw.reserved != [0; 7] {
+        return Err(field("reserved", 1, "0"));
+    }
+    let page = PageRef {
+        offset: raw.offset.get(),
+        checksum: raw.checksum.get(),
+        stored_len: raw.stored_len.get(),
+        plain_len: raw.plain_len.get(),
+        codec: raw.codec,
+    };
+    check_page_ref(&page)?;
+    Ok(page)
+}
+
+/// Checks the form of a page reference, wherever it was read: lengths, codec, offset.
+pub fn check_page_ref(page: &PageRef) -> Result<(), FormatError> {
+    if page.codec > 2 {
+        return Err(field("page codec", u64::from(page.codec), "0, 1 or 2"));
+    }
+    if page.plain_len > PAGE_PLAIN_LEN_MAX {
+        return Err(field("page plain length", u64::from(page.plain_len), "at most 4 MiB"));
+    }
+    if page.stored_len > PAGE_STORED_LEN_MAX
+        || (page.codec == 0 && page.stored_len != page.plain_len)
+    {
+        let allowed = "at most 4 MiB, and the plain length if not compressed";
+        return Err(field("page stored length", u64::from(page.stored_len), allowed));
+    }
+    if page.offset.checked_add(u64::from(page.stored_len)).is_none() {
+        return Err(field("page offset", page.offset, "inside the image"));
+    }
+    Ok(())
+}
+
+fn encode_table(table: &TableRoot) -> TableRootRaw {
+    TableRootRaw {
+        row_count: U64::new(table.row_count),
+        page_count: U64::new(table.page_count),
+        level_count: table.level_count,
+        reserved: [0; 7],
+        top: encode_page_ref(&table.top),
+        dictionary: encode_page_ref(&table.dictionary),
+    }
+}
+
+fn decode_table(raw: &TableRootRaw) -> Result<TableRoot, FormatError> {
+    if raw.reserved != [0; 7] {
+        return Err(field("reserved", 1, "0"));
+    }
+    if (raw.level_count == 0) != (raw.row_count.get() == 0) {
+        return Err(field(
+            "table levels",
+            u64::from(raw.level_count),
+            "0 exactly when the table has no rows",
+        ));
+    }
+    Ok(TableRoot {
+        row_count: raw.row_count.get(),
+        page_count: raw.page_count.get(),
+        level_count: raw.level_count,
+        top: decode_page_ref(&raw.top)?,
+        dictionary: decode_page_ref(&raw.dictionary)?,
+    })
+}

@@ -1,0 +1,81 @@
+//! Schemas of the metadata tables: names and kinds of their columns, in order on disk.
+//!
+//! Column indexes are constants beside each schema, so that readers and writers share them. A
+//! table whose name ends a sentence "one sentinel row" has a last row that only ends the ranges
+//! of the row before it.
+
+use shale_table::{ColumnKind, ColumnSpec, Schema};
+
+macro_rules! schema {
+    ($(#[$doc:meta])* $module:ident, $name:literal, [$($column:ident = $index:literal: $kind:ident),* $(,)?]) => {
+        $(#[$doc])*
+        pub mod $module {
+            use super::{ColumnKind, ColumnSpec, Schema};
+            $(
+                #[doc = concat!("Index of column `", stringify!($column), "`.")]
+                #[allow(non_upper_case_globals)]
+                pub const $column: usize = $index;
+            )*
+            /// The schema.
+            pub static SCHEMA: Schema = Schema {
+                name: $name,
+                columns: &[$(ColumnSpec { name: stringify!($column), kind: ColumnKind::$kind }),*],
+            };
+        }
+    };
+}
+
+schema!(
+    /// Content space: where each unique content begins. One sentinel row.
+    contents, "contents", [BASE = 0: U64]
+);
+schema!(
+    /// From content space to stream space. One sentinel row.
+    extents, "extents", [BASE = 0: U64, STREAM = 1: U64]
+);
+schema!(
+    /// Frames in stream order. One sentinel row.
+    frames, "frames", [
+        PLAIN_START = 0: U64, STORED_OFFSET = 1: U64, STORED_LEN = 2: U64, CODEC = 3: U64,
+        CATEGORY = 4: U64, DEPTH = 5: U64, REFERENCE_FIRST = 6: U64, REFERENCE_COUNT = 7: U64,
+        STORED_SUM = 8: U64, PLAIN_SUM = 9: U64,
+    ]
+);
+schema!(
+    /// Reference frames of all frames, in prefix order.
+    references, "references", [FRAME = 0: U64]
+);
+schema!(
+    /// Inodes; row = inode number - 1.
+    inodes, "inodes", [
+        MODE = 0: U64, UID = 1: U64, GID = 2: U64, LINK_COUNT = 3: U64,
+        MTIME_SEC = 4: U64, MTIME_NSEC = 5: U64, ATIME_SEC = 6: U64, ATIME_NSEC = 7: U64,
+        CTIME_SEC = 8: U64, CTIME_NSEC = 9: U64, BTIME_SEC = 10: U64, BTIME_NSEC = 11: U64,
+        XATTR_SET = 12: U64, PAYLOAD = 13: U64,
+    ]
+);
+schema!(
+    /// Directories in level order. One sentinel row.
+    directories, "directories", [ENTRY_FIRST = 0: U64, INODE = 1: U64, PARENT = 2: U64]
+);
+schema!(
+    /// Directory entries by (directory, name).
+    entries, "entries", [INODE = 0: U64, NAME = 1: Bytes]
+);
+schema!(
+    /// Targets of symbolic links.
+    symlinks, "symlinks", [TARGET = 0: Bytes]
+);
+schema!(
+    /// Distinct sets of extended attributes.
+    xattr_sets, "xattr_sets", [ITEM_FIRST = 0: U64, ITEM_COUNT = 1: U64]
+);
+schema!(
+    /// The attributes of all sets, by name within a set.
+    xattr_items, "xattr_items", [NAME = 0: Bytes, VALUE = 1: Bytes]
+);
+
+/// `extents.STREAM` of a hole: reads as zeroes, reported by SEEK_HOLE.
+pub const STREAM_HOLE: u64 = u64::MAX;
+/// `extents.STREAM` of a zero run: data that is all zero.
+pub const STREAM_ZERO: u64 = u64::MAX - 1;

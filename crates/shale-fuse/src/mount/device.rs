@@ -1,0 +1,19 @@
+//! Opening `/dev/fuse`, and telling why that fails.
+
+use crate::error::MountError;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+
+const PATH: &str = "/dev/fuse";
+
+/// A fresh handle of the FUSE device; it is not inherited by programs that this process starts.
+pub(crate) fn open() -> Result<OwnedFd, MountError> {
+    rustix::fs::open(PATH, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
+        match errno {
+            Errno::NOENT | Errno::NODEV | Errno::NXIO => MountError::NoDevice(errno.into()),
+            Errno::ACCESS | Errno::PERM => MountError::DeviceDenied,
+            other => MountError::system(format!("open {PATH}"), other),
+        }
+    })
+}

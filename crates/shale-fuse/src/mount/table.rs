@@ -1,0 +1,156 @@
+//! The kernel's list of mounts, as `/proc/self/mountinfo` shows it.
+//!
+//! Reading it never touches a mounted file system, so it works where a driver is dead or stuck.
+
+use rustix::fs::{AtFlags, StatxFlags};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Type of our mounts, as `mount` shows it.
+pub(crate) const FILE_SYSTEM: &str = "fuse.shale";
+
+/// Asks statx for a mount id that is never used again, where the kernel has one.
+const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MountEntry {
+    pub(crate) path: PathBuf,
+    /// Major and minor device number of the file system.
+    pub(crate) device: (u32, u32),
+    pub(crate) file_system: String,
+    pub(crate) source: OsString,
+}
+
+impl MountEntry {
+    pub(crate) fn is_shale(&self) -> bool {
+        self.file_system == FILE_SYSTEM
+    }
+}
+
+/// What tells one mount from all others: device numbers alone are reused as soon as they are free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: (u32, u32),
+    mount_id: u64,
+}
+
+impl Identity {
+    /// The mount at `path`. Does not ask its driver anything.
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+        let unique = StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
+        // Kernels before 6.8 know only the reusable kind of mount id.
+        let stat = rustix::fs::statx(rustix::fs::CWD, path, flags, unique | StatxFlags::MNT_ID)?;
+        Ok(Self { device: (stat.stx_dev_major, stat.stx_dev_minor), mount_id: stat.stx_mnt_id })
+    }
+
+    pub(crate) fn device(&self) -> (u32, u32) {
+        self.device
+    }
+}
+
+/// The mounts at `path` itself, the topmost last. `path` must be absolute and without symlinks.
+pub(crate) fn all(path: &Path) -> io::Result<Vec<MountEntry>> {
+    Ok(stack(&std::fs::read("/proc/self/mountinfo")?, path))
+}
+
+/// The topmost mount at `path` itself.
+pub(crate) fn find(path: &Path) -> io::Result<Option<MountEntry>> {
+    Ok(all(path)?.pop())
+}
+
+fn stack(table: &[u8], path: &Path) -> Vec<MountEntry> {
+    table.split(|&b| b == b'\n').filter_map(parse).filter(|entry| entry.path == path).collect()
+}
+
+/// `path` without symlinks, also where it is the mount of a dead driver, which cannot be asked
+/// what it is: then only its parent is resolved.
+pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize().or_else(|error| {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(error);
+        };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        Ok(parent.canonicalize()?.join(name))
+    })
+}
+
+/// One line: id, parent, device, root, path, options, any number of tags, a dash, type, source.
+fn parse(line: &[u8]) -> Option<MountEntry> {
+    let mut fields = line.split(|&b| b == b' ');
+    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let (major, minor) = device.split_once(':')?;
+    let path = unescape(fields.nth(1)?);
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let file_system = String::from_utf8_lossy(&unescape(fields.next()?)).into_owned();
+    let source = OsString::from_vec(unescape(fields.next()?));
+    Some(MountEntry {
+        path: PathBuf::from(OsString::from_vec(path)),
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        file_system,
+        source,
+    })
+}
+
+/// Undoes the kernel's `\040` for blanks and the like.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits =
+            tail.get(..3).filter(|d| first == b'\\' && d.iter().all(|b| (b'0'..=b'7').contains(b)));
+        match digits {
+            Some(d) => {
+                let value = d.iter().fold(0u32, |value, b| value * 8 + u32::from(b - b'0'));
+                plain.push(value as u8);
+                rest = &tail[3..];
+            }
+            None => {
+                plain.push(first);
+                rest = tail;
+            }
+        }
+    }
+    plain
+}
+
+/// `path` for a message.
+pub(crate) fn shown(source: &OsString) -> String {
+    String::from_utf8_lossy(source.as_os_str().as_bytes()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"21 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
+30 21 0:44 / /mnt/a rw - tmpfs tmpfs rw
+31 30 0:52 / /mnt/a ro,nosuid shared:7 master:1 - fuse.shale /data/an\\040image.shale ro,user_id=0
+32 21 0:53 / /mnt/with\\040blank\\134 ro - fuse fuse ro
+broken line
+";
+
+    #[test]
+    fn the_topmost_mount_of_a_path_is_found() {
+        let found = stack(TABLE, Path::new("/mnt/a"));
+        assert_eq!(found.len(), 2);
+        let found = &found[1];
+        assert!(found.is_shale());
+        assert_eq!(found.device, (0, 52));
+        assert_eq!(found.source, "/data/an image.shale");
+        assert!(!stack(TABLE, Path::new("/mnt/with blank\\"))[0].is_shale());
+        assert!(stack(TABLE, Path::new("/mnt")).is_empty());
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_asked_is_resolved_through_its_parent() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing");
+        let resolved = resolve(&missing).unwrap();
+        assert_eq!(resolved, directory.path().canonicalize().unwrap().join("missing"));
+        assert!(resolve(Path::new("/no/such/parent/here")).is_err());
+    }
+}

@@ -1,0 +1,110 @@
+//! A directory of a view shown as the root of another view.
+//!
+//! Inode numbers stay what they are, except that the directory and the old root change places:
+//! the kernel insists on a root numbered 1.
+
+use crate::view::{Attributes, Entry, ROOT, Seek, Totals, View, ViewError, XattrUse};
+use std::sync::Arc;
+
+/// What lies below one directory of a view.
+pub struct Subtree {
+    view: Arc<dyn View>,
+    /// The number that the underlying view gives to our root.
+    base: u64,
+}
+
+impl Subtree {
+    /// The tree below `path` (names separated by `/`; symlinks are not followed).
+    ///
+    /// Costs one lookup a name. Errors: a name that does not exist, or not a directory.
+    pub fn open(view: Arc<dyn View>, path: &[u8]) -> Result<Self, ViewError> {
+        let mut base = ROOT;
+        for name in path.split(|&b| b == b'/').filter(|n| !n.is_empty() && *n != b".") {
+            base = view.lookup(base, name)?.ok_or(ViewError::NotFound)?;
+        }
+        if view.attributes(base)?.mode & crate::view::MODE_TYPE_MASK != crate::view::MODE_DIRECTORY
+        {
+            return Err(ViewError::NotDirectory);
+        }
+        Ok(Self { view, base })
+    }
+
+    /// Ours to theirs, and back: the mapping is its own inverse.
+    fn swap(&self, inode: u64) -> u64 {
+        match inode {
+            ROOT => self.base,
+            other if other == self.base => ROOT,
+            other => other,
+        }
+    }
+}
+
+impl View for Subtree {
+    fn attributes(&self, inode: u64) -> Result<Attributes, ViewError> {
+        let theirs = self.view.attributes(self.swap(inode))?;
+        Ok(Attributes { inode, ..theirs })
+    }
+
+    fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<u64>, ViewError> {
+        Ok(self.view.lookup(self.swap(directory), name)?.map(|inode| self.swap(inode)))
+    }
+
+    fn parent(&self, directory: u64) -> Result<u64, ViewError> {
+        if directory == ROOT {
+            return Ok(ROOT);
+        }
+        Ok(self.swap(self.view.parent(self.swap(directory))?))
+    }
+
+    fn list(
+        &self,
+        directory: u64,
+        first: u64,
+        each: &mut dyn FnMut(Entry<'_>) -> bool,
+    ) -> Result<(), ViewError> {
+        self.view.list(self.swap(directory), first, &mut |entry| {
+            each(Entry { inode: self.swap(entry.inode), ..entry })
+        })
+    }
+
+    fn link_target(&self, inode: u64) -> Result<Vec<u8>, ViewError> {
+        self.view.link_target(self.swap(inode))
+    }
+
+    fn xattr_names(&self, inode: u64, each: &mut dyn FnMut(&[u8])) -> Result<(), ViewError> {
+        self.view.xattr_names(self.swap(inode), each)
+    }
+
+    fn xattr(&self, inode: u64, name: &[u8]) -> Result<Option<Vec<u8>>, ViewError> {
+        self.view.xattr(self.swap(inode), name)
+    }
+
+    fn read(&self, inode: u64, offset: u64, buf: &mut [u8]) -> Result<usize, ViewError> {
+        self.view.read(self.swap(inode), offset, buf)
+    }
+
+    fn seek(&self, inode: u64, offset: u64, what: Seek) -> Result<Option<u64>, ViewError> {
+        self.view.seek(self.swap(inode), offset, what)
+    }
+
+    fn totals(&self) -> Totals {
+        self.view.totals()
+    }
+
+    fn xattr_use(&self) -> XattrUse {
+        self.view.xattr_use()
+    }
+
+    fn generation(&self) -> u32 {
+        // A handle made under another root must not be honoured: it may lie outside this tree.
+        self.view.generation() ^ (self.base.wrapping_sub(ROOT) as u32).wrapping_mul(0x9E37_79B1)
+    }
+
+    fn layout(&self, inode: u64) -> Result<Option<String>, ViewError> {
+        self.view.layout(self.swap(inode))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.view.counters()
+    }
+}

@@ -1,0 +1,802 @@
+//! Requests over `/dev/fuse`, read, parsed and answered by the crate `fuser`.
+//!
+//! Each thread reads a request and answers it before it reads the next. What the kernel is told at
+//! the start decides the price of everything after: see [`WISHES`]. Mounting and unmounting are
+//! not done here.
+
+use super::{Feature, FeatureState, Negotiated};
+use crate::driver::Driver;
+use crate::statistics::Operation;
+use crate::view::{Attributes, MODE_TYPE_MASK, Seek, Time};
+use fuser::{
+    AccessFlags, BsdFileFlags, Config, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
+    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    SessionACL, TimeOrNow, WriteFlags,
+};
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// For ever: nothing in an image changes.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+/// Longest read to ask the kernel for. Longer ones are beyond what it grants by default.
+const READ_LEN_MAX: u32 = 1 << 20;
+/// Reads the kernel may have under way unasked-for, so that read-ahead of many files at once is
+/// not held back.
+const BACKGROUND_MAX: u16 = 64;
+/// Block size shown by `stat`. Programs allocate buffers of this size for every file they open, so
+/// it is not the frame size; sequential readers get long reads from read-ahead anyway.
+const BLOCK_LEN: u32 = 4096;
+/// Unit of `st_blocks`.
+const SECTOR_LEN: u64 = 512;
+/// Block size of `statfs`.
+const STATFS_BLOCK_LEN: u32 = 4096;
+/// Longest name.
+const NAME_LEN_MAX: u32 = 255;
+
+/// What the kernel is asked for, where it knows the word: flag, name, effect.
+const WISHES: [(InitFlags, &str, &str); 12] = [
+    (InitFlags::FUSE_DO_READDIRPLUS, "readdirplus", "listings bring all attributes, always"),
+    (InitFlags::FUSE_NO_OPEN_SUPPORT, "no-open", "files are opened without a request"),
+    (
+        InitFlags::FUSE_NO_OPENDIR_SUPPORT,
+        "no-opendir",
+        "directories are opened without a request and their listings cached",
+    ),
+    (InitFlags::FUSE_CACHE_SYMLINKS, "cache-symlinks", "a link is read once"),
+    (InitFlags::FUSE_PARALLEL_DIROPS, "parallel-dirops", "one directory serves several at once"),
+    (InitFlags::FUSE_ASYNC_READ, "async-read", "several reads of one file at once"),
+    (InitFlags::FUSE_ASYNC_DIO, "async-direct-io", "likewise where the cache is bypassed"),
+    (InitFlags::FUSE_MAX_PAGES, "max-pages", "reads beyond 128 KiB"),
+    (InitFlags::FUSE_EXPLICIT_INVAL_DATA, "explicit-inval", "cached pages are never dropped"),
+    (InitFlags::FUSE_EXPORT_SUPPORT, "export", "file handles work over NFS and remounts"),
+    (InitFlags::FUSE_ALLOW_IDMAP, "idmap", "the mount can be given mapped owners"),
+    (InitFlags::FUSE_POSIX_ACL, "posix-acl", "the kernel enforces access control lists"),
+];
+
+/// A conversation with the kernel about one mount, begun but not yet served.
+pub(crate) struct Session {
+    session: fuser::Session<Endpoint>,
+    negotiated: Negotiated,
+}
+
+impl Session {
+    /// Answers the kernel's first request on `device`, the handle of a fresh mount. Returns when
+    /// the kernel has accepted the answer.
+    pub(crate) fn begin(
+        driver: Arc<Driver>,
+        device: OwnedFd,
+        thread_count: usize,
+    ) -> io::Result<Self> {
+        // Cloning a handle opens the device again, which an ordinary user may not be allowed to.
+        let device_per_thread = thread_count > 1 && crate::mount::device::open().is_ok();
+        let mut config = Config::default();
+        config.n_threads = Some(thread_count);
+        config.clone_fd = device_per_thread;
+        let agreed = Arc::new(Mutex::new(None));
+        let endpoint =
+            Endpoint { driver, agreed: Arc::clone(&agreed), no_open: false, no_opendir: false };
+        // The kernel itself keeps other users out, unless told to let them in.
+        let session = fuser::Session::from_fd(endpoint, device, SessionACL::All, config)?;
+        let agreed = agreed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(agreed) = agreed else {
+            return Err(io::Error::other("the kernel did not begin with an INIT request"));
+        };
+        let negotiated = Negotiated {
+            kernel_version: agreed.kernel_version,
+            thread_count,
+            device_per_thread,
+            read_len_max: agreed.read_len_max,
+            read_ahead_len: u64::from(agreed.read_ahead_len),
+            features: agreed.features,
+        };
+        Ok(Self { session, negotiated })
+    }
+
+    pub(crate) fn negotiated(&self) -> &Negotiated {
+        &self.negotiated
+    }
+
+    /// Serves until the mount is gone, or the conversation breaks down.
+    pub(crate) fn run(self) -> io::Result<()> {
+        self.session.run()
+    }
+}
+
+/// What came out of the first request.
+struct Agreed {
+    kernel_version: (u32, u32),
+    read_len_max: u32,
+    read_ahead_len: u32,
+    features: Vec<Feature>,
+}
+
+struct Endpoint {
+    driver: Arc<Driver>,
+    agreed: Arc<Mutex<Option<Agreed>>>,
+    no_open: bool,
+    no_opendir: bool,
+}
+
+thread_local! {
+    /// Where a thread puts the bytes of a reply; grows to the longest read it has answered.
+    static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One request being answered; counts it when told how it went.
+struct Pending<'a> {
+    driver: &'a Driver,
+    operation: Operation,
+    start: Instant,
+}
+
+impl Pending<'_> {
+    fn done(self, len: usize) {
+        self.driver.statistics.record(self.operation, self.start, len, false);
+    }
+
+    fn failed(self) {
+        self.driver.statistics.record(self.operation, self.start, 0, true);
+    }
+}
+
+impl Endpoint {
+    fn begin(&self, operation: Operation) -> Pending<'_> {
+        Pending { driver: &self.driver, operation, start: Instant::now() }
+    }
+
+    /// Answers a request for change through `reply`.
+    fn refuse(&self, reply: impl FnOnce(Errno)) {
+        let pending = self.begin(Operation::Refused);
+        reply(Errno::EROFS);
+        pending.failed();
+    }
+
+    /// Answers a request the driver has no use for, such that the kernel does not repeat it.
+    fn decline(&self, reply: impl FnOnce(Errno)) {
+        let pending = self.begin(Operation::Other);
+        reply(Errno::ENOSYS);
+        pending.done(0);
+    }
+
+    fn open_any(&self, operation: Operation, unneeded: bool, cache: FopenFlags, reply: ReplyOpen) {
+        let pending = self.begin(operation);
+        if unneeded {
+            reply.error(Errno::ENOSYS);
+        } else {
+            reply.opened(FileHandle(0), cache);
+        }
+        pending.done(0);
+    }
+
+    fn send_xattr(
+        &self,
+        pending: Pending<'_>,
+        value: Result<Vec<u8>, rustix::io::Errno>,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        match value {
+            Ok(value) if size == 0 => {
+                // The format's limits keep this far below 4 GiB.
+                reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX));
+                pending.done(0);
+            }
+            Ok(value) if value.len() > size as usize => {
+                reply.error(Errno::ERANGE);
+                pending.done(0);
+            }
+            Ok(value) => {
+                reply.data(&value);
+                pending.done(value.len());
+            }
+            Err(errno) => {
+                reply.error(to_errno(errno));
+                // That there is none is an answer.
+                use rustix::io::Errno as E;
+                if matches!(errno, E::NODATA | E::OPNOTSUPP | E::NOSYS) {
+                    pending.done(0);
+                } else {
+                    pending.failed();
+                }
+            }
+        }
+    }
+}
+
+fn to_errno(errno: rustix::io::Errno) -> Errno {
+    Errno::from_i32(errno.raw_os_error())
+}
+
+fn file_type(mode: u32) -> FileType {
+    match mode & MODE_TYPE_MASK {
+        0o010000 => FileType::NamedPipe,
+        0o020000 => FileType::CharDevice,
+        0o040000 => FileType::Directory,
+        0o060000 => FileType::BlockDevice,
+        0o120000 => FileType::Symlink,
+        0o140000 => FileType::Socket,
+        _ => FileType::RegularFile,
+    }
+}
+
+/// The kernel's 32-bit form of a device number: 12 bits of major, 20 of minor.
+fn device_number((major, minor): (u32, u32)) -> u32 {
+    (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
+}
+
+fn system_time(time: Time) -> SystemTime {
+    let whole = Duration::from_secs(time.sec.unsigned_abs());
+    let base = match time.sec {
+        0.. => SystemTime::UNIX_EPOCH.checked_add(whole),
+        _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
+    };
+    base.and_then(|t| t.checked_add(Duration::from_nanos(u64::from(time.nsec))))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn file_attr(attributes: &Attributes) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(attributes.inode),
+        size: attributes.len,
+        blocks: attributes.data_len.div_ceil(SECTOR_LEN),
+        atime: system_time(attributes.atime),
+        mtime: system_time(attributes.mtime),
+        ctime: system_time(attributes.ctime),
+        crtime: SystemTime::UNIX_EPOCH,
+        kind: file_type(attributes.mode),
+        perm: (attributes.mode & 0o7777) as u16,
+        nlink: u32::try_from(attributes.link_count).unwrap_or(u32::MAX),
+        uid: attributes.uid,
+        gid: attributes.gid,
+        rdev: device_number(attributes.device),
+        blksize: BLOCK_LEN,
+        flags: 0,
+    }
+}
+
+/// Attributes of a name that does not exist: the kernel remembers that as well.
+fn absent() -> FileAttr {
+    FileAttr {
+        ino: INodeNo(0),
+        size: 0,
+        blocks: 0,
+        atime: SystemTime::UNIX_EPOCH,
+        mtime: SystemTime::UNIX_EPOCH,
+        ctime: SystemTime::UNIX_EPOCH,
+        crtime: SystemTime::UNIX_EPOCH,
+        kind: FileType::RegularFile,
+        perm: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 0,
+        flags: 0,
+    }
+}
+
+impl fuser::Filesystem for Endpoint {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let mut features = Vec::with_capacity(WISHES.len());
+        for (flag, name, effect) in WISHES {
+            let state = if flag == InitFlags::FUSE_POSIX_ACL && !self.driver.xattr_use().acl {
+                // With it every check of a group's or others' rights asks for an access list.
+                FeatureState::NotNeeded
+            } else if config.add_capabilities(flag).is_ok() {
+                FeatureState::On
+            } else {
+                FeatureState::NotInKernel
+            };
+            features.push(Feature { name, effect, state });
+        }
+        let capabilities = config.capabilities();
+        self.no_open = capabilities.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        self.no_opendir = capabilities.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
+        // The longest read follows from the longest write, which never comes.
+        let too_long = |nearest| io::Error::other(format!("at most {nearest} is allowed"));
+        config.set_max_write(READ_LEN_MAX).map_err(too_long)?;
+        config.set_max_background(BACKGROUND_MAX).map_err(|n| too_long(u32::from(n)))?;
+        // The kernel offers what it reads ahead by default and takes no more.
+        let read_ahead_len = match config.set_max_readahead(READ_LEN_MAX) {
+            Ok(_) => READ_LEN_MAX,
+            Err(nearest) => {
+                config.set_max_readahead(nearest).map_err(too_long)?;
+                nearest
+            }
+        };
+        let long_reads = capabilities.contains(InitFlags::FUSE_MAX_PAGES);
+        let version = config.kernel_abi();
+        let agreed = Agreed {
+            kernel_version: (version.0, version.1),
+            read_len_max: if long_reads { READ_LEN_MAX } else { 128 << 10 },
+            read_ahead_len,
+            features,
+        };
+        *self.agreed.lock().unwrap_or_else(PoisonError::into_inner) = Some(agreed);
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let pending = self.begin(Operation::Lookup);
+        match self.driver.lookup(parent.0, name.as_bytes()) {
+            Ok(Some(attributes)) => {
+                let generation = u64::from(self.driver.generation(attributes.inode));
+                reply.entry(&FOR_EVER, &file_attr(&attributes), Generation(generation));
+                pending.done(0);
+            }
+            Ok(None) => {
+                reply.entry(&FOR_EVER, &absent(), Generation(0));
+                pending.done(0);
+            }
+            Err(errno) => {
+                reply.error(to_errno(errno));
+                pending.failed();
+            }
+        }
+    }
+
+    fn forget(&self, _req: &Request, _inode: INodeNo, _lookup_count: u64) {
+        self.driver.statistics.count(Operation::Forget, 1);
+    }
+
+    fn getattr(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        _handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        let pending = self.begin(Operation::GetAttr);
+        match self.driver.attributes(inode.0) {
+            Ok(attributes) => {
+                reply.attr(&FOR_EVER, &file_attr(&attributes));
+                pending.done(0);
+            }
+            Err(errno) => {
+                reply.error(to_errno(errno));
+                pending.failed();
+            }
+        }
+    }
+
+    fn readlink(&self, _req: &Request, inode: INodeNo, reply: ReplyData) {
+        let pending = self.begin(Operation::ReadLink);
+        match self.driver.link_target(inode.0) {
+            Ok(target) => {
+                reply.data(&target);
+                pending.done(target.len());
+            }
+            Err(errno) => {
+                reply.error(to_errno(errno));
+                pending.failed();
+            }
+        }
+    }
+
+    fn open(&self, _req: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let cache = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
+        self.open_any(Operation::Open, self.no_open, cache, reply);
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let pending = self.begin(Operation::Read);
+        if size > READ_LEN_MAX {
+            // More than was agreed on.
+            reply.error(Errno::EINVAL);
+            return pending.failed();
+        }
+        READ_BUFFER.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            match self.driver.read(inode.0, offset, &mut buffer[..size]) {
+                Ok(len) => {
+                    reply.data(&buffer[..len]);
+                    pending.done(len);
+                }
+                Err(errno) => {
+                    reply.error(to_errno(errno));
+                    pending.failed();
+                }
+            }
+        });
+    }
+
+    fn flush(
+        &self,
+        _req: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        self.decline(|errno| reply.error(errno));
+    }
+
+    fn fsync(
+        &self,
+        _req: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        // The kernel takes this as success and does not ask again.
+        self.decline(|errno| reply.error(errno));
+    }
+
+    fn opendir(&self, _req: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let cache = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
+        self.open_any(Operation::OpenDir, self.no_opendir, cache, reply);
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let pending = self.begin(Operation::ReadDir);
+        let listed = self.driver.list(inode.0, offset, &mut |line| {
+            !reply.add(
+                INodeNo(line.attributes.inode),
+                line.next_offset,
+                file_type(line.attributes.mode),
+                OsStr::from_bytes(line.name),
+            )
+        });
+        match listed {
+            Ok(()) => {
+                reply.ok();
+                pending.done(0);
+            }
+            Err(errno) => {
+                reply.error(to_errno(errno));
+                pending.failed();
+            }
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let pending = self.begin(Operation::ReadDirPlus);
+        let listed = self.driver.list(inode.0, offset, &mut |line| {
+            let generation = u64::from(self.driver.generation(line.attributes.inode));
+            !reply.add(
+                INodeNo(line.attributes.inode),
+                line.next_offset,
+                OsStr::from_bytes(line.name),
+                &FOR_EVER,
+                &file_attr(&line.attributes),
+                Generation(generation),
+            )
+        });
+        match listed {
+            Ok(()) => {
+                reply.ok();
+                pending.done(0);
+            }
+            Err(errno) => {
+                reply.error(to_errno(errno));
+                pending.failed();
+            }
+        }
+    }
+
+    fn fsyncdir(
+        &self,
+        _req: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.decline(|errno| reply.error(errno));
+    }
+
+    fn statfs(&self, _req: &Request, _inode: INodeNo, reply: ReplyStatfs) {
+        let pending = self.begin(Operation::StatFs);
+        let totals = self.driver.totals();
+        let blocks = totals.len.div_ceil(u64::from(STATFS_BLOCK_LEN));
+        // Full, as every image is.
+        reply.statfs(
+            blocks,
+            0,
+            0,
+            totals.inode_count,
+            0,
+            STATFS_BLOCK_LEN,
+            NAME_LEN_MAX,
+            STATFS_BLOCK_LEN,
+        );
+        pending.done(0);
+    }
+
+    fn getxattr(&self, _req: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let pending = self.begin(Operation::GetXattr);
+        let value = self.driver.xattr(inode.0, name.as_bytes());
+        self.send_xattr(pending, value, size, reply);
+    }
+
+    fn listxattr(&self, req: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        let pending = self.begin(Operation::ListXattr);
+        let names = self.driver.xattr_names(inode.0, req.uid());
+        self.send_xattr(pending, names, size, reply);
+    }
+
+    fn lseek(
+        &self,
+        _req: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let pending = self.begin(Operation::Seek);
+        let what = match whence {
+            libc_seek::DATA => Some(Seek::Data),
+            libc_seek::HOLE => Some(Seek::Hole),
+            _ => None,
+        };
+        let found = match (what, u64::try_from(offset)) {
+            (Some(what), Ok(offset)) => self.driver.seek(inode.0, offset, what),
+            _ => Err(rustix::io::Errno::INVAL),
+        };
+        match found.and_then(|at| i64::try_from(at).map_err(|_| rustix::io::Errno::OVERFLOW)) {
+            Ok(at) => {
+                reply.offset(at);
+                pending.done(0);
+            }
+            Err(errno) => {
+                reply.error(to_errno(errno));
+                if errno == rustix::io::Errno::NXIO { pending.done(0) } else { pending.failed() }
+            }
+        }
+    }
+
+    fn access(&self, _req: &Request, _inode: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        self.decline(|errno| reply.error(errno));
+    }
+
+    fn ioctl(
+        &self,
+        _req: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _flags: IoctlFlags,
+        _command: u32,
+        _input: &[u8],
+        _output_len: u32,
+        reply: ReplyIoctl,
+    ) {
+        let pending = self.begin(Operation::Other);
+        reply.error(Errno::ENOTTY);
+        pending.done(0);
+    }
+
+    // Whatever would change the tree. The kernel refuses most of it itself, because the mount is
+    // read-only; what comes through (a remount, a file system on top) is refused here.
+
+    fn setattr(
+        &self,
+        _req: &Request,
+        _inode: INodeNo,
+        _mode: Option<u32>,
+        _uid: Option<u32>,
+        _gid: Option<u32>,
+        _size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn mknod(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _device: u32,
+        reply: ReplyEntry,
+    ) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn mkdir(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn unlink(&self, _req: &Request, _parent: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn rmdir(&self, _req: &Request, _parent: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn symlink(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _target: &Path,
+        reply: ReplyEntry,
+    ) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn rename(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _new_parent: INodeNo,
+        _new_name: &OsStr,
+        _flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn link(
+        &self,
+        _req: &Request,
+        _inode: INodeNo,
+        _new_parent: INodeNo,
+        _new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _offset: u64,
+        _data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn setxattr(
+        &self,
+        _req: &Request,
+        _inode: INodeNo,
+        _name: &OsStr,
+        _value: &[u8],
+        _flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn removexattr(&self, _req: &Request, _inode: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn create(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn fallocate(
+        &self,
+        _req: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _offset: u64,
+        _len: u64,
+        _mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        self.refuse(|errno| reply.error(errno));
+    }
+
+    fn copy_file_range(
+        &self,
+        _req: &Request,
+        _from: INodeNo,
+        _from_handle: FileHandle,
+        _from_offset: u64,
+        _to: INodeNo,
+        _to_handle: FileHandle,
+        _to_offset: u64,
+        _len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        self.refuse(|errno| reply.error(errno));
+    }
+}
+
+/// `whence` of a seek, as the Linux kernel numbers them.
+mod libc_seek {
+    pub(super) const DATA: i32 = 3;
+    pub(super) const HOLE: i32 = 4;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_and_after_the_epoch_keep_their_nanoseconds() {
+        for (sec, nsec) in [(0, 0), (-1, 999_999_999), (-2, 1), (1 << 40, 5), (i64::MIN, 0)] {
+            let time = system_time(Time { sec, nsec });
+            let (got_sec, got_nsec) = match time.duration_since(SystemTime::UNIX_EPOCH) {
+                Ok(after) => (i128::from(after.as_secs()), after.subsec_nanos()),
+                Err(before) => {
+                    let total = -(before.duration().as_nanos() as i128);
+                    (total.div_euclid(1_000_000_000), total.rem_euclid(1_000_000_000) as u32)
+                }
+            };
+            assert_eq!((got_sec, got_nsec), (i128::from(sec), nsec));
+        }
+    }
+
+    #[test]
+    fn device_numbers_follow_the_kernel() {
+        assert_eq!(device_number((1, 3)), 0x103);
+        assert_eq!(device_number((259, 70_000)), 0x70 | 259 << 8 | 0x11100 << 12);
+    }
+}

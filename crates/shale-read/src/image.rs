@@ -1,0 +1,272 @@
+//! An open image: where it lies, its newest root, the tables that all snapshots share.
+//!
+//! Opening reads superblock, trailer and root, three reads for an image of any size, and checks
+//! all three; no table page is touched. What the tables say is checked when it is read. An image
+//! is immutable once open: bytes appended to its file later are not seen.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use shale_format::schema::{contents, extents, frames, references};
+use shale_format::{Root, SectionHeader, Snapshot, Superblock, Trailer};
+
+use crate::cache::FrameCache;
+use crate::counters::Counters;
+use crate::error::{Fault, Place, ReadError};
+use crate::pages::{PageStore, TableHandle};
+use crate::sections::{self, SectionWalk};
+use crate::source::Source;
+use crate::stored::Stored;
+use crate::tree::Tree;
+
+/// Where in its source an image begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OffsetChoice {
+    /// At the start; else where the trailer at the end of the source says; else where the first
+    /// superblock in the first 64 MiB is.
+    #[default]
+    Auto,
+    /// At this offset in bytes.
+    At(u64),
+}
+
+/// Which snapshot of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SnapshotChoice {
+    /// The newest, which is the last.
+    #[default]
+    Newest,
+    /// By number from 0, the oldest.
+    Index(usize),
+    /// By name; of several of the same name the newest.
+    Name(Vec<u8>),
+}
+
+/// How an image is opened and how much memory it may use.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the image begins.
+    pub offset: OffsetChoice,
+    /// A frame cache shared with other images.
+    pub cache: Option<Arc<FrameCache>>,
+    /// Bytes of the frame cache that is made for this image if `cache` is none.
+    pub cache_bytes_max: u64,
+    /// Bytes of this image's cache of table pages.
+    pub page_cache_bytes_max: u64,
+    /// Most plain bytes that reading one frame may decode, its references and theirs included. No
+    /// image that `shale create` makes comes near the default; a hostile one could otherwise make
+    /// one read take hours.
+    pub read_bytes_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            offset: OffsetChoice::Auto,
+            cache: None,
+            cache_bytes_max: 256 << 20,
+            page_cache_bytes_max: 64 << 20,
+            read_bytes_max: 512 << 20,
+        }
+    }
+}
+
+/// Tells that the source does not end with a valid trailer, so an earlier state of the image was
+/// opened: an append was interrupted, or other bytes follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovery {
+    /// Bytes of the state that was opened.
+    pub image_len: u64,
+    /// Bytes from the start of the image to the end of the source.
+    pub found_len: u64,
+    /// What was found behind the last whole section.
+    pub reason: String,
+}
+
+/// An open image. Shared by reference count; usable from many threads.
+pub struct Image {
+    number: u64,
+    pub(crate) stored: Stored,
+    superblock: Superblock,
+    trailer: Trailer,
+    recovery: Option<Recovery>,
+    root: Root,
+    cache: Arc<FrameCache>,
+    pages: Arc<PageStore>,
+    read_bytes_max: u64,
+    pub(crate) contents: TableHandle,
+    pub(crate) extents: TableHandle,
+    pub(crate) frames: TableHandle,
+    pub(crate) references: TableHandle,
+}
+
+impl Image {
+    /// Opens the image in `source`.
+    ///
+    /// Three reads if the image begins the source and is whole. A few more if other data precedes
+    /// it (up to 65 if it has to be searched for); one per section if its end is missing.
+    pub fn open(source: Arc<dyn Source>, options: Options) -> Result<Arc<Self>, ReadError> {
+        let counters = Arc::new(Counters::default());
+        let whole = Stored::new(Arc::clone(&source), 0, Arc::clone(&counters));
+        let (start, superblock) = sections::locate(&whole, options.offset)?;
+        let stored = Stored::new(source, start, counters);
+        let (trailer, recovery) = sections::find_trailer(&stored, &superblock)?;
+        let stored = stored.first(trailer.image_len);
+        let cache = options.cache.unwrap_or_else(|| FrameCache::new(options.cache_bytes_max));
+        let decoders = Arc::clone(&cache.decoders);
+        let root = sections::read_root(&stored, &trailer, superblock.image_tag(), &decoders)?;
+        let pages = PageStore::new(stored.clone(), decoders, options.page_cache_bytes_max);
+        let pages = Arc::new(pages);
+        let table = |root, schema| TableHandle::new(&pages, root, schema);
+
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        Ok(Arc::new(Self {
+            number: NUMBERS.fetch_add(1, Relaxed),
+            contents: table(root.contents, &contents::SCHEMA),
+            extents: table(root.extents, &extents::SCHEMA),
+            frames: table(root.frames, &frames::SCHEMA),
+            references: table(root.references, &references::SCHEMA),
+            stored,
+            superblock,
+            trailer,
+            recovery,
+            root,
+            cache,
+            pages,
+            read_bytes_max: options.read_bytes_max,
+        }))
+    }
+
+    /// A number that no other image opened by this process has.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Where the image begins in its source.
+    pub fn offset(&self) -> u64 {
+        self.stored.start()
+    }
+
+    /// Bytes of the image, from superblock to the end of the trailer it was opened with.
+    pub fn len(&self) -> u64 {
+        self.stored.len()
+    }
+
+    /// Never: an image has at least a superblock and a trailer.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The trailer it was opened with.
+    pub fn trailer(&self) -> &Trailer {
+        &self.trailer
+    }
+
+    /// The root it was opened with: bounds, tables, snapshots.
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
+    /// The snapshots, oldest first; at least one.
+    pub fn snapshots(&self) -> &[Snapshot] {
+        &self.root.snapshots
+    }
+
+    /// Says so if the source does not end with the state that was opened.
+    pub fn recovered(&self) -> Option<&Recovery> {
+        self.recovery.as_ref()
+    }
+
+    /// What reading has cost so far.
+    pub fn counters(&self) -> &Counters {
+        self.stored.counters()
+    }
+
+    /// The frame cache in use.
+    pub fn cache(&self) -> &Arc<FrameCache> {
+        &self.cache
+    }
+
+    /// Bytes of memory that this image's cached table pages take.
+    pub fn page_cache_bytes(&self) -> u64 {
+        self.pages.bytes()
+    }
+
+    /// Most plain bytes that reading one frame may decode.
+    pub fn read_bytes_max(&self) -> u64 {
+        self.read_bytes_max
+    }
+
+    /// Gives back the memory of this image's cached pages and frames, as far as no reader holds it.
+    pub fn clear_caches(&self) {
+        self.pages.clear();
+        self.cache.forget(self.number);
+        self.cache.decoders.clear();
+    }
+
+    /// One snapshot's tree. Reads nothing.
+    pub fn tree(self: &Arc<Self>, choice: &SnapshotChoice) -> Result<Tree, ReadError> {
+        let snapshots = self.snapshots();
+        let (index, wanted) = match choice {
+            SnapshotChoice::Newest => (snapshots.len().checked_sub(1), String::new()),
+            SnapshotChoice::Index(index) => (Some(*index), format!("number {index}")),
+            SnapshotChoice::Name(name) => (
+                snapshots.iter().rposition(|snapshot| snapshot.name == *name),
+                format!("named `{}`", name.escape_ascii()),
+            ),
+        };
+        let snapshot_count = snapshots.len() as u64;
+        match index.and_then(|index| snapshots.get(index)) {
+            Some(snapshot) => Ok(Tree::new(Arc::clone(self), &self.pages, snapshot)),
+            None => Err(Fault::NoSnapshot { wanted, snapshot_count }.into()),
+        }
+    }
+
+    /// Section headers from the superblock to the trailer; one read each.
+    pub fn sections(&self) -> SectionWalk<'_> {
+        SectionWalk::new(&self.stored, self.superblock.image_tag())
+    }
+
+    /// The payload of a section, verified against its checksum and decoded; refused where it is
+    /// longer than `len_max`, stored or plain.
+    pub fn section_payload(
+        &self,
+        header: &SectionHeader,
+        len_max: u64,
+    ) -> Result<Vec<u8>, ReadError> {
+        sections::read_payload(&self.stored, header, len_max, &self.cache.decoders)
+            .at(|| format!("section at offset {}", header.offset))
+    }
+
+    /// Fills `buf` with stored bytes of the image from `offset`, as they are: nothing vouches for
+    /// them. For digests over the whole image and for dumps.
+    pub fn read_stored(&self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.stored.read_into(offset, buf)
+    }
+
+    pub(crate) fn page_store(&self) -> &Arc<PageStore> {
+        &self.pages
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        // In a shared cache, nobody will ask for these again.
+        self.cache.forget(self.number);
+    }
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Image")
+            .field("number", &self.number)
+            .field("offset", &self.offset())
+            .field("trailer", &self.trailer)
+            .finish_non_exhaustive()
+    }
+}

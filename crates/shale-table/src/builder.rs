@@ -1,0 +1,356 @@
+//! Rows in, pages out: builds a table level by level and holds one page of each level.
+//!
+//! A page is cut when the next row comes and the page has its full number of rows or bytes; an
+//! index page when the next reference comes and it is full. So the same rows give the same pages,
+//! whoever takes them, and a builder that resumes a table goes on exactly as the one that built it
+//! would have: what it reloaded and did not change, it does not store again.
+
+use crate::{
+    ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSink, PageSource, Schema, TableError, TableRoot,
+    Value,
+    index::{self, IndexEntry},
+    limits::{
+        COLUMNS_MAX, LEVELS_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX, PAGE_VALUES_MAX, ROW_BYTES_MAX,
+        VALUE_LEN_MAX,
+    },
+    table::{check_root, last_child_at},
+    write::{ColumnBuffer, encode_page},
+};
+
+/// Rows of a data page unless [`TableBuilder::with_page_rows`] says otherwise.
+pub const PAGE_ROWS_DEFAULT: usize = 4096;
+
+/// References of an index page unless [`TableBuilder::with_index_rows`] says otherwise.
+pub const INDEX_ROWS_DEFAULT: usize = 512;
+
+/// Bytes of byte strings in a data page unless [`TableBuilder::with_page_bytes`] says otherwise.
+pub const PAGE_BYTES_DEFAULT: usize = 128 << 10;
+
+/// Builds a table from its rows, in order, and streams its pages to a [`PageSink`].
+///
+/// Holds the rows of one data page (byte strings up to the page's bytes and one row more, and at
+/// most 768 KiB of integers) and the references of one index page a level; while a page is encoded,
+/// a few times as much.
+#[derive(Debug)]
+pub struct TableBuilder {
+    schema: &'static Schema,
+    page_rows: usize,
+    page_bytes: usize,
+    index_rows: usize,
+    columns: Vec<ColumnBuffer>,
+    /// Rows in `columns`, and bytes of their strings.
+    buffered_rows: usize,
+    buffered_bytes: usize,
+    /// Where the page is stored that holds just these rows, if there is one.
+    clean: Option<PageRef>,
+    /// Full data pages.
+    page_count: u64,
+    row_count: u64,
+    /// References that wait for their index page, from level 1 up. A level that exists is not
+    /// empty.
+    levels: Vec<Level>,
+    dictionary: PageRef,
+}
+
+#[derive(Debug, Default)]
+struct Level {
+    entries: Vec<IndexEntry>,
+    /// Where the index page is stored that holds just these entries, and the one awaited.
+    clean: Option<PageRef>,
+    /// The clean page's last entry is still open below.
+    awaits: bool,
+}
+
+impl TableBuilder {
+    /// A builder of an empty table.
+    ///
+    /// # Panics
+    ///
+    /// If the schema has no columns or more than [`COLUMNS_MAX`]: schemas are constants.
+    pub fn new(schema: &'static Schema) -> Self {
+        assert!((1..=COLUMNS_MAX).contains(&schema.columns.len()), "{}: columns", schema.name);
+        Self {
+            schema,
+            page_rows: PAGE_ROWS_DEFAULT,
+            page_bytes: PAGE_BYTES_DEFAULT,
+            index_rows: INDEX_ROWS_DEFAULT,
+            columns: schema.columns.iter().map(|spec| ColumnBuffer::new(spec.kind)).collect(),
+            buffered_rows: 0,
+            buffered_bytes: 0,
+            clean: None,
+            page_count: 0,
+            row_count: 0,
+            levels: Vec::new(),
+            dictionary: PageRef::default(),
+        }
+    }
+
+    /// Cuts data pages at `page_rows` rows, within 1 and [`PAGE_ROWS_MAX`].
+    pub fn with_page_rows(mut self, page_rows: usize) -> Self {
+        self.page_rows = page_rows.clamp(1, PAGE_ROWS_MAX);
+        self
+    }
+
+    /// Cuts data pages once their byte strings have `page_bytes` bytes, within 1 and
+    /// [`PAGE_BYTES_MAX`]. More rows and bytes a page compress better and take longer to fetch.
+    pub fn with_page_bytes(mut self, page_bytes: usize) -> Self {
+        self.page_bytes = page_bytes.clamp(1, PAGE_BYTES_MAX);
+        self
+    }
+
+    /// Cuts index pages at `index_rows` references, within 2 and [`PAGE_ROWS_MAX`].
+    pub fn with_index_rows(mut self, index_rows: usize) -> Self {
+        self.index_rows = index_rows.clamp(2, PAGE_ROWS_MAX);
+        self
+    }
+
+    /// Continues the table at `root` after its last row, as [`TableBuilder::resume_at`].
+    pub fn resume<S: PageSource>(
+        schema: &'static Schema,
+        root: &TableRoot,
+        source: &S,
+    ) -> Result<Self, S::Error> {
+        Self::resume_at(schema, root, root.row_count, source)
+    }
+
+    /// Continues the table at `root` after its first `row_count` rows; rows after them (a sentinel,
+    /// say) are dropped. Reads one page a level. Full pages are kept where they are, and so is the
+    /// last one of each level if nothing is pushed: then [`TableBuilder::finish`] gives `root`
+    /// back. The dictionary is kept. Set the page sizes again if they are not the default.
+    pub fn resume_at<S: PageSource>(
+        schema: &'static Schema,
+        root: &TableRoot,
+        row_count: u64,
+        source: &S,
+    ) -> Result<Self, S::Error> {
+        check_root(root, schema)?;
+        let mut builder = Self { dictionary: root.dictionary, ..Self::new(schema) };
+        if row_count > root.row_count {
+            let (table, row) = (schema.name, row_count);
+            return Err(TableError::RowRange { table, row, row_count: root.row_count }.into());
+        }
+        if row_count == 0 {
+            return Ok(builder);
+        }
+        let mut entry = IndexEntry { first_row: 0, first_page: 0, first_key: 0, page: root.top };
+        for _ in 1..root.level_count {
+            let index = source.page(&entry.page, &INDEX_SCHEMA)?;
+            let child = last_child_at(&index, index::FIRST_ROW, row_count - 1)
+                .map_err(S::Error::from)?
+                .ok_or_else(|| builder.damaged("an index page starts after its place"))?;
+            let mut entries = Vec::with_capacity(child);
+            for row in 0..child {
+                entries.push(IndexEntry::read(&index, row, schema.name)?);
+            }
+            let clean = (child + 1 == index.row_count()).then_some(entry.page);
+            // A level of its own is only for what has more than one entry somewhere.
+            if child > 0 || !builder.levels.is_empty() {
+                builder.levels.insert(0, Level { entries, clean, awaits: true });
+            }
+            entry = IndexEntry::read(&index, child, schema.name)?;
+        }
+        let page = source.page(&entry.page, schema)?;
+        builder.reload(&page, &entry, row_count, root)?;
+        Ok(builder)
+    }
+
+    /// Takes the rows of the last data page back.
+    fn reload(
+        &mut self,
+        page: &Page,
+        entry: &IndexEntry,
+        row_count: u64,
+        root: &TableRoot,
+    ) -> Result<(), TableError> {
+        let rows =
+            row_count.checked_sub(entry.first_row).and_then(|rows| usize::try_from(rows).ok());
+        let rows = rows
+            .filter(|&rows| rows > 0 && rows <= page.row_count())
+            .ok_or_else(|| self.damaged("the last data page does not hold the last row"))?;
+        for (column, buffer) in self.columns.iter_mut().enumerate() {
+            match buffer {
+                ColumnBuffer::U64(values) => page.u64_range(column, 0..rows, values)?,
+                ColumnBuffer::Bytes(strings) => page.scan_bytes(column, 0..rows, |_, string| {
+                    self.buffered_bytes += string.len();
+                    // Damage could make strings far longer than their page.
+                    let fits = self.buffered_bytes <= PAGE_BYTES_MAX + ROW_BYTES_MAX;
+                    if fits {
+                        strings.push(string);
+                    }
+                    fits
+                })?,
+            }
+        }
+        if self.buffered_bytes > PAGE_BYTES_MAX + ROW_BYTES_MAX {
+            return Err(self.damaged("the last data page holds more bytes than a page may"));
+        }
+        if row_count == root.row_count {
+            if rows != page.row_count() {
+                return Err(self.damaged("the last data page does not end with the last row"));
+            }
+            if entry.first_page.checked_add(1) != Some(root.page_count) {
+                return Err(self.damaged("the root's page count is not the index's"));
+            }
+        }
+        self.buffered_rows = rows;
+        self.row_count = row_count;
+        self.page_count = entry.first_page;
+        self.clean = (rows == page.row_count()).then_some(entry.page);
+        Ok(())
+    }
+
+    /// The dictionary that the [`TableRoot`] will carry; the builder itself has no use for it.
+    pub fn set_dictionary(&mut self, dictionary: PageRef) {
+        self.dictionary = dictionary;
+    }
+
+    /// Rows of the table so far.
+    pub fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    /// Adds a row and returns its number. May put one page a level.
+    ///
+    /// Fails, and adds nothing, if the row does not have the schema's shape or is beyond
+    /// [`VALUE_LEN_MAX`] or [`ROW_BYTES_MAX`]. After an error of the sink the table is lost.
+    pub fn push<S: PageSink>(&mut self, row: &[Value<'_>], sink: &mut S) -> Result<u64, S::Error> {
+        let row_bytes = self.check_row(row)?;
+        if self.page_is_full() {
+            self.put_page(sink)?;
+        }
+        for (buffer, value) in self.columns.iter_mut().zip(row) {
+            match (buffer, value) {
+                (ColumnBuffer::U64(values), Value::U64(value)) => values.push(*value),
+                (ColumnBuffer::Bytes(strings), Value::Bytes(string)) => strings.push(string),
+                _ => {} // check_row refused it
+            }
+        }
+        self.clean = None;
+        self.buffered_rows += 1;
+        self.buffered_bytes += row_bytes;
+        self.row_count += 1;
+        Ok(self.row_count - 1)
+    }
+
+    /// Puts what is left and returns the table's root.
+    pub fn finish<S: PageSink>(mut self, sink: &mut S) -> Result<TableRoot, S::Error> {
+        let dictionary = self.dictionary;
+        if self.row_count == 0 {
+            return Ok(TableRoot { dictionary, ..TableRoot::default() });
+        }
+        self.put_page(sink)?;
+        let mut level = 0;
+        while self.levels.len() > level + 1 || self.levels[level].entries.len() > 1 {
+            self.put_level(level, sink)?;
+            level += 1;
+        }
+        Ok(TableRoot {
+            row_count: self.row_count,
+            page_count: self.page_count,
+            level_count: self.levels.len() as u8,
+            top: self.levels[level].entries[0].page,
+            dictionary,
+        })
+    }
+
+    /// Bytes of the row's strings.
+    fn check_row(&self, row: &[Value<'_>]) -> Result<usize, TableError> {
+        let table = self.schema.name;
+        if row.len() != self.schema.columns.len() {
+            let (expected, found) = (self.schema.columns.len(), row.len());
+            return Err(TableError::RowShape { table, expected, found });
+        }
+        let limit = |what, found: usize, max: usize| {
+            if found <= max {
+                return Ok(());
+            }
+            Err(TableError::Limit { table, what, found: found as u64, max: max as u64 })
+        };
+        let mut row_bytes = 0;
+        for (column, (spec, value)) in self.schema.columns.iter().zip(row).enumerate() {
+            match (spec.kind, value) {
+                (ColumnKind::U64, Value::U64(_)) => {}
+                (ColumnKind::Bytes, Value::Bytes(string)) => {
+                    limit("bytes of one value", string.len(), VALUE_LEN_MAX)?;
+                    row_bytes += string.len();
+                }
+                (kind, _) => return Err(TableError::ColumnKind { table, column, kind }),
+            }
+        }
+        limit("bytes of one row", row_bytes, ROW_BYTES_MAX)?;
+        Ok(row_bytes)
+    }
+
+    fn page_is_full(&self) -> bool {
+        self.buffered_rows >= self.page_rows
+            || self.buffered_bytes >= self.page_bytes
+            || self.buffered_rows * self.columns.len() >= PAGE_VALUES_MAX
+    }
+
+    /// Puts the buffered rows as a data page.
+    fn put_page<S: PageSink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
+        let clean = self.clean.take();
+        let page = match clean {
+            Some(page) => page,
+            None => sink.put(&encode_page(self.schema, &self.columns, self.buffered_rows)?)?,
+        };
+        let first_key = match &self.columns[0] {
+            ColumnBuffer::U64(values) => values[0],
+            ColumnBuffer::Bytes(_) => 0,
+        };
+        let first_row = self.row_count - self.buffered_rows as u64;
+        let entry = IndexEntry { first_row, first_page: self.page_count, first_key, page };
+        self.page_count += 1;
+        self.columns.iter_mut().for_each(ColumnBuffer::clear);
+        self.buffered_rows = 0;
+        self.buffered_bytes = 0;
+        self.push_entry(0, entry, clean.is_some(), sink)
+    }
+
+    /// Puts the waiting references of `levels[level]` as an index page.
+    fn put_level<S: PageSink>(&mut self, level: usize, sink: &mut S) -> Result<(), S::Error> {
+        let Level { entries, clean, .. } = std::mem::take(&mut self.levels[level]);
+        let page = match clean {
+            Some(page) => page,
+            None => {
+                sink.put(&encode_page(&INDEX_SCHEMA, &index::columns(&entries), entries.len())?)?
+            }
+        };
+        self.push_entry(level + 1, IndexEntry { page, ..entries[0] }, clean.is_some(), sink)
+    }
+
+    fn push_entry<S: PageSink>(
+        &mut self,
+        level: usize,
+        entry: IndexEntry,
+        is_clean: bool,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        if level == self.levels.len() {
+            if level >= usize::from(LEVELS_MAX) {
+                let (table, what) = (self.schema.name, "levels of pages");
+                let (found, max) = (level as u64 + 1, u64::from(LEVELS_MAX));
+                return Err(TableError::Limit { table, what, found, max }.into());
+            }
+            self.levels.push(Level::default());
+        }
+        // An awaited entry belongs to the page it was in. Recursion ends at the top level, of which
+        // there are at most LEVELS_MAX.
+        let waiting = &self.levels[level];
+        if waiting.entries.len() >= self.index_rows && !waiting.awaits {
+            self.put_level(level, sink)?;
+        }
+        let waiting = &mut self.levels[level];
+        // Only what was awaited can be clean: all that comes later is new.
+        if !is_clean {
+            waiting.clean = None;
+        }
+        waiting.awaits = false;
+        waiting.entries.push(entry);
+        Ok(())
+    }
+
+    fn damaged(&self, what: &'static str) -> TableError {
+        TableError::IndexDamaged { table: self.schema.name, what }
+    }
+}

@@ -1,0 +1,228 @@
+//! How a run of 64-bit integers is stored: seven codecs that nest, the cheapest chosen by size.
+//!
+//! An *integer section* is one tag byte and what the tag says. How many values it holds is known
+//! from where it stands; it is not repeated. Tags:
+//!
+//! | tag | codec | then |
+//! |---|---|---|
+//! | 0x80–0xff | constant, the value is tag − 0x80 | nothing |
+//! | 0x01–0x08 | constant | the value, tag bytes, little-endian |
+//! | 0x10 | [`linear`] | base, step |
+//! | 0x11 | [`packed`] | minimum, scale, width, bits |
+//! | 0x12 | [`blocks`] | mins, ends, bits: packed with a width for each 64 values |
+//! | 0x13 | [`runs`] | count, starts, bases, steps: pieces that are constant or linear |
+//! | 0x14 | [`dictionary`] | count, values, codes |
+//! | 0x15 | [`delta`], rising | checkpoints, deltas |
+//! | 0x16 | [`delta`], zigzag | checkpoints, zigzag deltas |
+//!
+//! Nested parts are integer sections themselves. Each section has a *tier*, 4 for a column's own,
+//! less for its parts, which says how much may still nest ([`Tier`]); so nesting ends by
+//! construction and a random access costs a bounded number of steps: at most one delta block of 64
+//! values at each tier that may hold one. A section with a codec above its tier is damage.
+//!
+//! The writer takes the smallest encoding, except that a codec whose access costs more must save
+//! something for it: one part in [`SAVING_PARTS`], delta one in [`SAVING_PARTS_DELTA`]. The reader
+//! materialises nothing; it checks bounds when the page is parsed, and what lies inside when a
+//! value is asked for.
+
+mod blocks; // packed, with a width for each 64 values
+mod delta; // differences, with checkpoints
+mod dictionary; // distinct values and codes
+mod linear; // base and step
+mod packed; // minimum, scale and fixed-width codes
+mod runs; // pieces that are constant or linear
+
+use std::fmt;
+
+use crate::{error::Damage, varint::Reader};
+use {blocks::Blocks, delta::Delta, dictionary::Dictionary, linear::Linear, packed::Packed};
+use {delta::Sign, runs::Runs};
+
+/// How much may nest in a section; see each codec for what its parts may be.
+pub(crate) type Tier = u8;
+
+/// A column's own sections: everything.
+pub(crate) const TIER_COLUMN: Tier = 4;
+/// From this tier on: delta.
+const TIER_DELTA: Tier = 3;
+/// From this tier on: runs and dictionary.
+const TIER_RUNS: Tier = 2;
+/// From this tier on: blocks. Below: constant, linear and packed only.
+const TIER_BLOCKS: Tier = 1;
+/// Constant, linear and packed: a value costs one load.
+pub(crate) const TIER_FLAT: Tier = 0;
+
+/// A codec whose access costs some loads more must save one part in this many.
+const SAVING_PARTS: usize = 32;
+
+/// The same for delta, whose access sums up to 64 values.
+const SAVING_PARTS_DELTA: usize = 16;
+
+const TAG_LINEAR: u8 = 0x10;
+const TAG_PACKED: u8 = 0x11;
+const TAG_BLOCKS: u8 = 0x12;
+const TAG_RUNS: u8 = 0x13;
+const TAG_DICTIONARY: u8 = 0x14;
+const TAG_DELTA_RISING: u8 = 0x15;
+const TAG_DELTA_ZIGZAG: u8 = 0x16;
+
+/// A parsed integer section.
+#[derive(Debug)]
+pub(crate) enum Integers {
+    Constant(u64),
+    Linear(Linear),
+    Packed(Packed),
+    Blocks(Box<Blocks>),
+    Runs(Box<Runs>),
+    Dictionary(Box<Dictionary>),
+    Delta(Box<Delta>),
+}
+
+impl Integers {
+    /// Reads the headers of a section of `count` values (at least 1).
+    pub(crate) fn parse(reader: &mut Reader, count: usize, tier: Tier) -> Result<Self, Damage> {
+        let tag = reader.byte()?;
+        let lowest_tier = match tag {
+            TAG_BLOCKS => TIER_BLOCKS,
+            TAG_RUNS | TAG_DICTIONARY => TIER_RUNS,
+            TAG_DELTA_RISING | TAG_DELTA_ZIGZAG => TIER_DELTA,
+            _ => TIER_FLAT,
+        };
+        if tier < lowest_tier {
+            return Err(Damage("an integer codec stands where it may not nest"));
+        }
+        Ok(match tag {
+            0x80..=0xff => Self::Constant(u64::from(tag - 0x80)),
+            0x01..=0x08 => {
+                let bytes = reader.span(tag as usize)?.of(reader.page());
+                Self::Constant(bytes.iter().rev().fold(0, |value, &b| value << 8 | u64::from(b)))
+            }
+            TAG_LINEAR => Self::Linear(Linear::parse(reader)?),
+            TAG_PACKED => Self::Packed(Packed::parse(reader, count)?),
+            TAG_BLOCKS => Self::Blocks(Box::new(Blocks::parse(reader, count)?)),
+            TAG_RUNS => Self::Runs(Box::new(Runs::parse(reader, count, tier)?)),
+            TAG_DICTIONARY => Self::Dictionary(Box::new(Dictionary::parse(reader, count, tier)?)),
+            TAG_DELTA_RISING => {
+                Self::Delta(Box::new(Delta::parse(reader, count, tier, Sign::Rising)?))
+            }
+            TAG_DELTA_ZIGZAG => {
+                Self::Delta(Box::new(Delta::parse(reader, count, tier, Sign::Zigzag)?))
+            }
+            _ => return Err(Damage("an integer section has an unknown tag")),
+        })
+    }
+
+    /// Value `index`, which must be below the section's count.
+    pub(crate) fn get(&self, page: &[u8], index: usize) -> Result<u64, Damage> {
+        match self {
+            Self::Constant(value) => Ok(*value),
+            Self::Linear(linear) => Ok(linear.get(index)),
+            Self::Packed(packed) => packed.get(page, index),
+            Self::Blocks(blocks) => blocks.get(page, index),
+            Self::Runs(runs) => runs.get(page, index),
+            Self::Dictionary(dictionary) => dictionary.get(page, index),
+            Self::Delta(delta) => delta.get(page, index),
+        }
+    }
+
+    /// Values `first .. first + out.len()`, all of which must exist.
+    pub(crate) fn read(&self, page: &[u8], first: usize, out: &mut [u64]) -> Result<(), Damage> {
+        match self {
+            Self::Constant(value) => out.fill(*value),
+            Self::Linear(linear) => linear.read(first, out),
+            Self::Packed(packed) => packed.read(page, first, out)?,
+            Self::Blocks(blocks) => blocks.read(page, first, out)?,
+            Self::Runs(runs) => runs.read(page, first, out)?,
+            Self::Dictionary(dictionary) => dictionary.read(page, first, out)?,
+            Self::Delta(delta) => delta.read(page, first, out)?,
+        }
+        Ok(())
+    }
+
+    /// Getting one value costs about as much as reading the 64 around it.
+    pub(crate) fn reads_ahead(&self) -> bool {
+        match self {
+            Self::Delta(_) => true,
+            Self::Dictionary(dictionary) => dictionary.reads_ahead(),
+            _ => false,
+        }
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn heap_len(&self) -> usize {
+        match self {
+            Self::Constant(_) | Self::Linear(_) | Self::Packed(_) => 0,
+            Self::Blocks(part) => size_of::<Blocks>() + part.heap_len(),
+            Self::Runs(part) => size_of::<Runs>() + part.heap_len(),
+            Self::Dictionary(part) => size_of::<Dictionary>() + part.heap_len(),
+            Self::Delta(part) => size_of::<Delta>() + part.heap_len(),
+        }
+    }
+}
+
+/// For people: the codec and its parts, such as `delta(packed 12 bits, packed 3 bits)`.
+impl fmt::Display for Integers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Constant(value) => write!(f, "constant {value}"),
+            Self::Linear(part) => part.fmt(f),
+            Self::Packed(part) => part.fmt(f),
+            Self::Blocks(part) => part.fmt(f),
+            Self::Runs(part) => part.fmt(f),
+            Self::Dictionary(part) => part.fmt(f),
+            Self::Delta(part) => part.fmt(f),
+        }
+    }
+}
+
+/// Appends `values` (at least one) as the section that costs least.
+pub(crate) fn encode(values: &[u64], tier: Tier, out: &mut Vec<u8>) {
+    let Some((&first, rest)) = values.split_first() else {
+        debug_assert!(false, "an empty integer section");
+        return;
+    };
+    if rest.iter().all(|&value| value == first) {
+        return encode_constant(first, out);
+    }
+    let step = values[1].wrapping_sub(first);
+    if values.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == step) {
+        out.push(TAG_LINEAR);
+        return linear::encode(first, step, out);
+    }
+
+    let mut best = vec![TAG_PACKED];
+    packed::encode(values, &mut best);
+    // An encoder gets the length at which it need not go on.
+    let mut offer = |tag: u8, lowest_tier: Tier, encode: &dyn Fn(usize, &mut Vec<u8>) -> bool| {
+        let parts = if lowest_tier == TIER_DELTA { SAVING_PARTS_DELTA } else { SAVING_PARTS };
+        let len_max = best.len() - best.len().div_ceil(parts);
+        let mut section = vec![tag];
+        if tier >= lowest_tier && encode(len_max, &mut section) && section.len() <= len_max {
+            best = section;
+        }
+    };
+    offer(TAG_BLOCKS, TIER_BLOCKS, &|len_max, out| blocks::encode(values, len_max, out));
+    offer(TAG_RUNS, TIER_RUNS, &|len_max, out| runs::encode(values, tier, len_max, out));
+    offer(TAG_DICTIONARY, TIER_RUNS, &|len_max, out| {
+        dictionary::encode(values, tier, len_max, out)
+    });
+    let sign = delta::sign_of(values);
+    let tag = match sign {
+        Sign::Rising => TAG_DELTA_RISING,
+        Sign::Zigzag => TAG_DELTA_ZIGZAG,
+    };
+    offer(tag, TIER_DELTA, &|len_max, out| delta::encode(values, sign, tier, len_max, out));
+    out.extend_from_slice(&best);
+}
+
+fn encode_constant(value: u64, out: &mut Vec<u8>) {
+    if value < 0x80 {
+        return out.push(value as u8 | 0x80);
+    }
+    let len = 8 - value.leading_zeros() as usize / 8;
+    out.push(len as u8);
+    out.extend_from_slice(&value.to_le_bytes()[..len]);
+}
+
+#[cfg(test)]
+mod tests;

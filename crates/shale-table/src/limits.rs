@@ -1,0 +1,37 @@
+//! The limits of tables and pages, each with its reason.
+//!
+//! They hold for what the builder writes and for what a page may claim: [`crate::Page::parse`] and
+//! [`crate::Table::new`] refuse anything beyond them, so that no number read from an image sizes an
+//! allocation or a loop that these constants do not bound.
+
+/// Longest plain page, in bytes. A page is held whole in memory, and one row may carry
+/// [`ROW_BYTES_MAX`]; 4 MiB leaves room for such a row and stays far below any cache budget.
+pub const PAGE_PLAIN_LEN_MAX: usize = 4 << 20;
+
+/// Most rows in one page. Row numbers inside a page fit 16 bits plus one, which keeps every
+/// per-row structure of a page narrow, and bounds what one page can make a scan do.
+pub const PAGE_ROWS_MAX: usize = 65_536;
+
+/// Most levels of a table: index levels and the data pages together. With 512 references an index
+/// page and 4096 rows a page, 6 levels already hold 2^57 rows; more could only be meant to harm.
+pub const LEVELS_MAX: u8 = 8;
+
+/// Most columns of a schema. Bounds what parsing one page costs.
+pub const COLUMNS_MAX: usize = 32;
+
+/// Longest byte string in a column, in bytes. Linux ends names at 255, link targets at 4096 and
+/// extended attribute values at 65,536; the rest is room for what other systems allow.
+pub const VALUE_LEN_MAX: usize = 1 << 20;
+
+/// Most bytes that the byte strings of one row may have together. With the next two limits it makes
+/// sure that a page, which is cut only before the row after it got full, fits
+/// [`PAGE_PLAIN_LEN_MAX`].
+pub const ROW_BYTES_MAX: usize = 2 << 20;
+
+/// Most bytes of byte strings that a builder may be told to collect before it cuts a page.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Values at which a page is cut whatever their kind: at most eight bytes each, lengths included.
+pub const PAGE_VALUES_MAX: usize = (768 << 10) / 8;
+
+const _: () = assert!(ROW_BYTES_MAX + PAGE_BYTES_MAX + PAGE_VALUES_MAX * 8 < PAGE_PLAIN_LEN_MAX);

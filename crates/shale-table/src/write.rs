@@ -1,0 +1,67 @@
+//! The writing side of [`crate::page`]: buffered columns become the bytes of a page.
+
+use crate::{
+    ColumnKind, Schema, TableError,
+    byte_strings::{self, Nesting, StringBuffer},
+    integers::{self, TIER_COLUMN},
+    limits::PAGE_PLAIN_LEN_MAX,
+    page::PAGE_VERSION,
+    varint,
+};
+
+/// The values of one column that wait for their page.
+#[derive(Clone, Debug)]
+pub(crate) enum ColumnBuffer {
+    U64(Vec<u64>),
+    Bytes(StringBuffer),
+}
+
+impl ColumnBuffer {
+    pub(crate) fn new(kind: ColumnKind) -> Self {
+        match kind {
+            ColumnKind::U64 => Self::U64(Vec::new()),
+            ColumnKind::Bytes => Self::Bytes(StringBuffer::default()),
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Self::U64(values) => values.clear(),
+            Self::Bytes(strings) => strings.clear(),
+        }
+    }
+}
+
+/// The bytes of a page of `row_count` rows (at least 1; each column has as many values). Depends on
+/// the values only.
+pub(crate) fn encode_page(
+    schema: &'static Schema,
+    columns: &[ColumnBuffer],
+    row_count: usize,
+) -> Result<Vec<u8>, TableError> {
+    let mut plain = vec![PAGE_VERSION, columns.len() as u8];
+    varint::write(row_count as u64, &mut plain);
+    for column in columns {
+        match column {
+            ColumnBuffer::U64(values) => {
+                debug_assert_eq!(values.len(), row_count);
+                integers::encode(values, TIER_COLUMN, &mut plain);
+            }
+            ColumnBuffer::Bytes(strings) => {
+                debug_assert_eq!(strings.len(), row_count);
+                byte_strings::encode(strings, Nesting::Column, &mut plain);
+            }
+        }
+    }
+    // The builder cuts pages so that this cannot be; a page no reader accepts must never be
+    // written.
+    if plain.len() > PAGE_PLAIN_LEN_MAX {
+        return Err(TableError::Limit {
+            table: schema.name,
+            what: "plain page bytes",
+            found: plain.len() as u64,
+            max: PAGE_PLAIN_LEN_MAX as u64,
+        });
+    }
+    Ok(plain)
+}

@@ -1,0 +1,148 @@
+//! The `shale` command, its mounts, and other programs.
+//!
+//! `SHALE` names the command to test; without it, the one of this build is made first. A mount is
+//! ended when its guard is dropped, whatever the test did.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// The path of the `shale` command.
+pub fn shale_path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        if let Some(path) = std::env::var_os("SHALE") {
+            let path = PathBuf::from(path);
+            assert!(path.is_file(), "SHALE names {}, which is not there", path.display());
+            return path;
+        }
+        // This test lies in target/PROFILE/deps, the command beside that folder.
+        let test = std::env::current_exe().expect("a test knows its own path");
+        let profile = test.ancestors().nth(2).expect("tests lie in target/PROFILE/deps");
+        let release = profile.file_name() == Some(OsStr::new("release"));
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet", "-p", "shale-cli"]);
+        cargo.args(release.then_some("--release"));
+        cargo.arg("--target-dir").arg(profile.parent().expect("a profile lies in target"));
+        let status = cargo.status().expect("cargo runs");
+        assert!(status.success(), "cargo build -p shale-cli failed");
+        profile.join("shale")
+    })
+}
+
+/// A `shale` command that reads no input.
+pub fn shale<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
+    let mut command = Command::new(shale_path());
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs `command` and gives what it printed; panics with that if its exit code is another.
+#[track_caller]
+pub fn expect_code(command: &mut Command, code: i32) -> Output {
+    let output = command.output().expect("the program starts");
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{command:?}\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// Runs `shale` with these arguments and expects success.
+#[track_caller]
+pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
+    expect_code(&mut shale(arguments), 0)
+}
+
+/// Packs `tree` into `image`, with more arguments.
+#[track_caller]
+pub fn create(tree: &Path, image: &Path, more: &[&str]) {
+    let mut command = shale([OsStr::new("create"), tree.as_os_str()]);
+    command.arg("-o").arg(image).args(more);
+    expect_code(&mut command, 0);
+}
+
+/// Unpacks `image` into the new folder `folder`.
+#[track_caller]
+pub fn extract(image: &Path, folder: &Path) {
+    std::fs::create_dir_all(folder).expect("the target can be made");
+    run([OsStr::new("extract"), image.as_os_str(), OsStr::new("-C"), folder.as_os_str()]);
+}
+
+/// Whether this machine can mount with FUSE; says loudly why not.
+pub fn can_mount() -> bool {
+    let device = Path::new("/dev/fuse").exists();
+    let helper = has_program("fusermount3");
+    if !device || !helper {
+        println!("skipped: mounting needs /dev/fuse ({device}) and fusermount3 ({helper})");
+    }
+    device && helper
+}
+
+/// Whether `name` is in the PATH.
+pub fn has_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// A mounted image; dropping it unmounts.
+#[derive(Debug)]
+pub struct Mount {
+    folder: PathBuf,
+}
+
+impl Mount {
+    /// Mounts `image` on the new folder `folder`.
+    #[track_caller]
+    pub fn new(image: &Path, folder: &Path, more: &[&str]) -> Self {
+        std::fs::create_dir_all(folder).expect("the mount point can be made");
+        let mount = Self { folder: folder.to_path_buf() };
+        let mut command = shale([OsStr::new("mount"), image.as_os_str(), folder.as_os_str()]);
+        // The driver goes on in the background: pipes that it inherited would never end.
+        command.args(more).stdout(Stdio::null()).stderr(Stdio::inherit());
+        let status = command.status().expect("the program starts");
+        assert!(status.success(), "{command:?}: {status}");
+        assert!(is_mount(folder), "nothing is mounted when `shale mount` returns");
+        mount
+    }
+
+    /// The mount point.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Unmounts and checks that nothing stays mounted.
+    #[track_caller]
+    pub fn end(self) {
+        run([OsStr::new("umount"), self.folder.as_os_str()]);
+        let end = Instant::now() + Duration::from_secs(10);
+        while is_mount(&self.folder) {
+            assert!(Instant::now() < end, "still mounted 10 s after `shale umount`");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if is_mount(&self.folder) {
+            let lazy = Command::new("fusermount3").arg("-uz").arg(&self.folder).status();
+            println!("unmounted what a test left: {} ({lazy:?})", self.folder.display());
+        }
+    }
+}
+
+/// Whether a file system is mounted on `folder`.
+pub fn is_mount(folder: &Path) -> bool {
+    let Ok(table) = std::fs::read_to_string("/proc/self/mounts") else { return false };
+    let Ok(folder) = folder.canonicalize() else {
+        // A mount whose driver is gone cannot be looked up, but it is one.
+        return table.lines().any(|l| l.split(' ').nth(1) == folder.to_str());
+    };
+    table.lines().any(|line| line.split(' ').nth(1) == folder.to_str())
+}

@@ -1,0 +1,132 @@
+//! Bodies of the fuzz targets: what must hold for *any* bytes. The fuzzer and the smoke test on
+//! stable call the same functions.
+//!
+//! A body returns nothing: it panics, runs out of time or takes too much memory, or all is well.
+
+use crate::walk;
+use shale_codec::{Codec, Decoder, xxh3_64};
+use shale_format::schema;
+use shale_format::section::SECTION_HEADER_LEN;
+use shale_format::superblock::SUPERBLOCK_LEN;
+use shale_read::MemorySource;
+use shale_table::{ColumnKind, Page, Schema};
+use std::sync::Arc;
+
+/// Schemas of pages by the first byte of an input of [`table_page`].
+pub const SCHEMAS: [&Schema; 6] = [
+    &schema::inodes::SCHEMA,
+    &schema::entries::SCHEMA,
+    &schema::extents::SCHEMA,
+    &schema::frames::SCHEMA,
+    &schema::xattr_items::SCHEMA,
+    &shale_table::INDEX_SCHEMA,
+];
+
+/// Opens the bytes as an image and asks for everything. A damaged sum would end every search at
+/// the first byte, so the sums of superblock and sections are made right first.
+pub fn open_and_walk(bytes: &[u8]) {
+    let mut image = bytes.to_vec();
+    mend_sums(&mut image);
+    let source = Arc::new(MemorySource::new(image));
+    if let Ok(facts) = walk::facts(source.clone(), walk::small_options()) {
+        // Asked again, the same reader says the same: nothing is left behind by errors.
+        let again = walk::facts(source, walk::small_options());
+        assert!(again.is_ok_and(|again| again.answers == facts.answers));
+    }
+}
+
+/// Parses the bytes behind the first as a page of the schema that the first byte chooses, and
+/// reads all of it in every way.
+pub fn table_page(bytes: &[u8]) {
+    let Some((first, plain)) = bytes.split_first() else { return };
+    let schema = SCHEMAS[usize::from(*first) % SCHEMAS.len()];
+    let Ok(page) = Page::parse(plain.to_vec(), schema) else { return };
+    let rows = page.row_count();
+    assert!(rows > 0 && page.memory_len() >= plain.len());
+    for (column, spec) in schema.columns.iter().enumerate() {
+        match spec.kind {
+            ColumnKind::U64 => read_integers(&page, column, rows),
+            ColumnKind::Bytes => read_strings(&page, column, rows),
+        }
+    }
+}
+
+fn read_integers(page: &Page, column: usize, rows: usize) {
+    let mut all = Vec::new();
+    let bulk = page.u64_range(column, 0..rows, &mut all);
+    for row in (0..rows).step_by(rows / 200 + 1) {
+        let one = page.u64(column, row);
+        // In bulk and one by one: the same number, or an error somewhere.
+        if let (Ok(()), Ok(one)) = (&bulk, one) {
+            assert_eq!(all.get(row), Some(&one), "column {column} row {row}");
+        }
+    }
+    assert!(page.u64(column, rows).is_err());
+    for value in [0, 1, u64::MAX, all.get(rows / 2).copied().unwrap_or(7)] {
+        if let Ok(at) = page.search_u64(column, 0..rows, value) {
+            assert!(at <= rows);
+        }
+    }
+}
+
+fn read_strings(page: &Page, column: usize, rows: usize) {
+    let mut scanned: Vec<Vec<u8>> = Vec::new();
+    let mut total = 0;
+    let scan = page.scan_bytes(column, 0..rows, |_, value| {
+        total += value.len();
+        scanned.push(value.to_vec());
+        // A few bytes of page can claim a long string for each of many rows.
+        total < 8 << 20
+    });
+    let mut one = Vec::new();
+    for row in (0..rows).step_by(rows / 50 + 1) {
+        let single = page.bytes_into(column, row, &mut one);
+        if let (Ok(()), Ok(()), Some(many)) = (&scan, single, scanned.get(row)) {
+            assert_eq!(many, &one, "column {column} row {row}");
+        }
+    }
+    for key in [b"".as_slice(), b"name", &one] {
+        if let Ok(Ok(at) | Err(at)) = page.search_bytes(column, 0..rows, key) {
+            assert!(at <= rows);
+        }
+    }
+}
+
+/// Decodes the bytes as a frame of every codec, with a prefix; the first bytes choose lengths.
+pub fn frame_decode(bytes: &[u8]) {
+    let [codec, prefix_len, low, high, rest @ ..] = bytes else { return };
+    let Some(codec) = Codec::from_id(codec % 8) else { return };
+    let (prefix, stored) = rest.split_at(usize::from(*prefix_len).min(rest.len()));
+    let plain_len = usize::from(u16::from_le_bytes([*low, *high]));
+    let mut out = vec![7; 3];
+    match Decoder::new().decode(codec, prefix, stored, plain_len, &mut out) {
+        Ok(()) => assert_eq!(out.len(), plain_len + 3, "exactly the length asked for"),
+        Err(_) => assert!(out.len() <= plain_len + 3),
+    }
+    assert_eq!(out.get(..3), Some([7; 3].as_slice()), "what was there before stays");
+}
+
+/// Makes the sums of superblock, section headers and payloads right, as far as sections can be
+/// walked, so that a search gets behind them.
+pub fn mend_sums(image: &mut [u8]) {
+    if image.len() < SUPERBLOCK_LEN {
+        return;
+    }
+    set_sum(image, 0, SUPERBLOCK_LEN - 8, SUPERBLOCK_LEN - 8);
+    let mut at = SUPERBLOCK_LEN;
+    for _ in 0..64 {
+        let Some(header) = image.get(at..at + SECTION_HEADER_LEN) else { return };
+        let stored_len = header[24..32].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+        let payload = at + SECTION_HEADER_LEN;
+        let end = usize::try_from(stored_len).ok().and_then(|len| payload.checked_add(len));
+        let Some(end) = end.filter(|end| *end <= image.len()) else { return };
+        set_sum(image, payload, end - payload, at + 48);
+        set_sum(image, at, SECTION_HEADER_LEN - 8, at + SECTION_HEADER_LEN - 8);
+        at = end;
+    }
+}
+
+fn set_sum(image: &mut [u8], start: usize, len: usize, place: usize) {
+    let sum = xxh3_64(&image[start..start + len]).to_le_bytes();
+    image[place..place + 8].copy_from_slice(&sum);
+}

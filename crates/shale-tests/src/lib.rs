@@ -1,0 +1,27 @@
+//! What the promises of ShaleFS are tested with: trees, an oracle, the command, fuzz bodies.
+//!
+//! The tests themselves are in `tests/`, one file a promise. Nothing here is part of the product,
+//! and the oracle shares no code with it: it sees trees through system calls only.
+
+/// A small seeded generator of numbers and bytes.
+pub mod random;
+/// A tree as a list in memory, and how it becomes a tree on disk.
+pub mod model;
+/// The nasty tree: everything that is hard to keep.
+pub mod nasty;
+/// The oracle: what a tree is, as a sorted list that can be compared.
+pub mod manifest;
+/// The `shale` command, its mounts, and other programs.
+pub mod command;
+/// All that a reader says about an image, as facts that can be compared.
+pub mod walk;
+/// Bodies of the fuzz targets.
+pub mod fuzz;
+/// The oracle's view of an image through the library.
+pub mod image;
+/// Places where test trees are made.
+pub mod places;
+/// Seeds of the fuzz targets.
+pub mod seeds;
+/// A second reader of images, from the specification alone.
+pub mod second_reader;

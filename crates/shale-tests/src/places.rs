@@ -1,0 +1,34 @@
+//! Places where test trees are made: the disk, and memory where there is some.
+//!
+//! The two know different things: one keeps ACLs and large files, the other attributes of 64 KiB.
+//! A promise about trees is tested in both.
+
+use std::path::Path;
+use tempfile::TempDir;
+
+/// New empty folders, each on another kind of file system, with a name for messages. They are
+/// removed when dropped.
+pub fn all() -> Vec<(&'static str, TempDir)> {
+    let mut places = vec![("disk", disk())];
+    if let Some(memory) = memory() {
+        places.push(("memory", memory));
+    }
+    places
+}
+
+/// A new empty folder where temporary files go.
+pub fn disk() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder can be made")
+}
+
+/// A new empty folder in memory, if the machine has such a place with a GiB to spare.
+pub fn memory() -> Option<TempDir> {
+    let shared = Path::new("/dev/shm");
+    let space = rustix::fs::statvfs(shared).ok()?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    let place = tempfile::tempdir_in(shared).ok().filter(|_| free >= 1 << 30);
+    if place.is_none() {
+        println!("skipped: no place in memory for test trees");
+    }
+    place
+}

@@ -1,0 +1,359 @@
+//! From the superblock to the bytes of a file, by chapters 4 to 7 of the specification. `None` is
+//! whatever is not as it says.
+
+use super::page::{self, Column};
+use crate::manifest::{Manifest, Record, content_hash};
+use shale_codec::{Codec, Decoder, Filter, xxh3_64};
+use std::collections::{BTreeMap, HashMap};
+
+/// An image with all its tables in memory.
+#[derive(Debug)]
+pub struct Image<'b> {
+    bytes: &'b [u8],
+    contents: Table,
+    extents: Table,
+    frames: Table,
+    references: Table,
+    snapshot: Snapshot,
+}
+
+#[derive(Debug)]
+struct Snapshot {
+    inodes: Table,
+    directories: Table,
+    entries: Table,
+    symlinks: Table,
+    xattr_sets: Table,
+    xattr_items: Table,
+}
+
+/// Columns of a whole table.
+#[derive(Debug, Default)]
+struct Table {
+    columns: Vec<Column>,
+}
+
+impl Table {
+    fn number(&self, column: usize, row: u64) -> Option<u64> {
+        match self.columns.get(column)? {
+            Column::Integers(values) => values.get(usize::try_from(row).ok()?).copied(),
+            Column::Strings(_) => None,
+        }
+    }
+
+    fn string(&self, column: usize, row: u64) -> Option<&[u8]> {
+        match self.columns.get(column)? {
+            Column::Strings(values) => values.get(usize::try_from(row).ok()?).map(Vec::as_slice),
+            Column::Integers(_) => None,
+        }
+    }
+
+    /// Last row whose column 0 is at most `key`.
+    fn last_at_most(&self, key: u64) -> Option<u64> {
+        match self.columns.first()? {
+            Column::Integers(values) => {
+                values.partition_point(|value| *value <= key).checked_sub(1).map(|row| row as u64)
+            }
+            Column::Strings(_) => None,
+        }
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn slice(bytes: &[u8], offset: u64, len: u64) -> Option<&[u8]> {
+    let start = usize::try_from(offset).ok()?;
+    bytes.get(start..start.checked_add(usize::try_from(len).ok()?)?)
+}
+
+impl<'b> Image<'b> {
+    /// Reads an image that begins with the first byte and ends with the last.
+    pub fn open(bytes: &'b [u8]) -> Option<Self> {
+        let superblock = bytes.get(..64)?;
+        let right = superblock[..8] == [0x8b, 0x53, 0x48, 0x41, 0x4c, 0x45, 0x0d, 0x0a]
+            && xxh3_64(&superblock[..56]) == u64_at(superblock, 56)?
+            && superblock[8..12] == [0, 0, 1, 0]
+            && u64_at(superblock, 24)? == 0;
+        let tag = u64_at(superblock, 32)?;
+        let end = bytes.len() as u64;
+        let (kind, trailer) = section(bytes, end.checked_sub(128)?, tag)?;
+        let own =
+            kind == 8 && u64_at(&trailer, 16)? == end && trailer[40..56] == superblock[32..48];
+        let (kind, root) = section(bytes, u64_at(&trailer, 0)?, tag)?;
+        if !right || !own || kind != 3 {
+            return None;
+        }
+        let shared = |at, kinds: &[bool]| table(bytes, root.get(at..at + 88)?, kinds);
+        // The last snapshot is the newest; the ones before are skipped.
+        let mut at = 376;
+        for _ in 1..u32_at(&root, 0)? {
+            at += 544 + usize::from(u16::from_le_bytes([*root.get(at)?, *root.get(at + 1)?]));
+        }
+        Some(Self {
+            bytes,
+            contents: shared(24, &[true])?,
+            extents: shared(112, &[true, true])?,
+            frames: shared(200, &[true; 10])?,
+            references: shared(288, &[true])?,
+            snapshot: Snapshot {
+                inodes: shared(at + 16, &[true; 14])?,
+                directories: shared(at + 104, &[true; 3])?,
+                entries: shared(at + 192, &[true, false])?,
+                symlinks: shared(at + 280, &[false])?,
+                xattr_sets: shared(at + 368, &[true, true])?,
+                xattr_items: shared(at + 456, &[false, false])?,
+            },
+        })
+    }
+
+    /// The manifest of the newest snapshot.
+    pub fn manifest(&self) -> Option<Manifest> {
+        let (mut records, mut names) = (BTreeMap::new(), HashMap::<u64, Vec<Vec<u8>>>::new());
+        let mut frames = HashMap::new();
+        let mut waiting = vec![(Vec::new(), 1)];
+        while let Some((path, inode)) = waiting.pop() {
+            let record = self.record(&path, inode, &mut frames)?;
+            if record.kind == 'd' {
+                let directory = self.snapshot.inodes.number(13, inode - 1)?;
+                let first = self.snapshot.directories.number(0, directory)?;
+                let end = self.snapshot.directories.number(0, directory + 1)?;
+                for row in first..end {
+                    let name = self.snapshot.entries.string(1, row)?;
+                    let full =
+                        if path.is_empty() { name.to_vec() } else { [&path, name].join(&b'/') };
+                    waiting.push((full, self.snapshot.entries.number(0, row)?));
+                }
+            } else {
+                names.entry(inode).or_default().push(path.clone());
+            }
+            records.insert(path, record);
+        }
+        Some(Manifest::with_links(records, names))
+    }
+
+    fn record(
+        &self,
+        path: &[u8],
+        inode: u64,
+        frames: &mut HashMap<u64, Vec<u8>>,
+    ) -> Option<Record> {
+        let column = |column| self.snapshot.inodes.number(column, inode - 1);
+        let (mode, payload) = (column(0)?, column(13)?);
+        let kind = match mode >> 12 {
+            0o01 => 'p',
+            0o02 => 'c',
+            0o04 => 'd',
+            0o06 => 'b',
+            0o10 => '-',
+            0o12 => 'l',
+            0o14 => 's',
+            _ => return None,
+        };
+        let (mut len, mut content, mut data) = (0, Vec::new(), Vec::new());
+        if kind == 'l' {
+            content = self.snapshot.symlinks.string(0, payload)?.to_vec();
+            len = content.len() as u64;
+        } else if kind == '-' {
+            let base = self.contents.number(0, payload)?;
+            len = self.contents.number(0, payload + 1)?.checked_sub(base)?;
+            data = self.data_map(base, len)?;
+            let read = |at, buffer: &mut [u8]| self.read(base + at, buffer, frames).ok_or(());
+            content = content_hash(len, &data, read).ok()?;
+        }
+        let mut xattrs = BTreeMap::new();
+        if let Some(set) = column(12)?.checked_sub(1) {
+            let first = self.snapshot.xattr_sets.number(0, set)?;
+            for item in first..first + self.snapshot.xattr_sets.number(1, set)? {
+                let name = self.snapshot.xattr_items.string(0, item)?;
+                xattrs.insert(name.to_vec(), self.snapshot.xattr_items.string(1, item)?.to_vec());
+            }
+        }
+        let is_device = matches!(kind, 'b' | 'c');
+        Some(Record {
+            kind,
+            mode: (mode & 0o7777) as u32,
+            owner: (column(1)? as u32, column(2)? as u32),
+            len,
+            mtime: ((column(4)? ^ 1 << 63) as i64, column(5)? as u32),
+            device: if is_device { ((payload >> 32) as u32, payload as u32) } else { (0, 0) },
+            link_count: if kind == 'd' { 1 } else { column(3)? },
+            first_name: path.to_vec(),
+            xattrs,
+            content,
+            data,
+        })
+    }
+
+    /// Pieces of content space that are not holes, joined, from the start of a content.
+    fn data_map(&self, base: u64, len: u64) -> Option<Vec<(u64, u64)>> {
+        let mut map: Vec<(u64, u64)> = Vec::new();
+        let mut at = 0;
+        while at < len {
+            let extent = self.extents.last_at_most(base + at)?;
+            let end = (self.extents.number(0, extent + 1)? - base).min(len);
+            if self.extents.number(1, extent)? != u64::MAX {
+                match map.last_mut() {
+                    Some(last) if last.1 == at => last.1 = end,
+                    _ => map.push((at, end)),
+                }
+            }
+            at = end;
+        }
+        Some(map)
+    }
+
+    /// Fills `buffer` from a position in content space.
+    fn read(
+        &self,
+        mut position: u64,
+        mut buffer: &mut [u8],
+        frames: &mut HashMap<u64, Vec<u8>>,
+    ) -> Option<()> {
+        while !buffer.is_empty() {
+            let extent = self.extents.last_at_most(position)?;
+            let left = self.extents.number(0, extent + 1)? - position;
+            let (base, stream) = (self.extents.number(0, extent)?, self.extents.number(1, extent)?);
+            let mut len = left.min(buffer.len() as u64) as usize;
+            if stream >= u64::MAX - 1 {
+                buffer[..len].fill(0);
+            } else {
+                let at = stream + (position - base);
+                let frame = self.frames.last_at_most(at)?;
+                self.decode(frame, 0, frames)?;
+                let plain = frames.get(&frame)?;
+                let within = (at - self.frames.number(0, frame)?) as usize;
+                len = len.min(plain.len() - within);
+                buffer[..len].copy_from_slice(&plain[within..within + len]);
+            }
+            position += len as u64;
+            buffer = &mut buffer[len..];
+        }
+        Some(())
+    }
+
+    /// Puts the plain bytes of a frame, and of all it refers to, into `frames`.
+    fn decode(&self, frame: u64, level: u8, frames: &mut HashMap<u64, Vec<u8>>) -> Option<()> {
+        if frames.contains_key(&frame) || level > 8 {
+            return frames.contains_key(&frame).then_some(());
+        }
+        let column = |column| self.frames.number(column, frame);
+        let [codec, filter, ..] = column(3)?.to_le_bytes();
+        let filter = Filter::from_id(filter)?;
+        let mut prefix = Vec::new();
+        let first = column(6)?;
+        for row in first..first + column(7)? {
+            let reference = self.references.number(0, row)?;
+            if self.frames.number(5, reference)? >= column(5)? {
+                return None;
+            }
+            self.decode(reference, level + 1, frames)?;
+            let mut bytes = frames.get(&reference)?.clone();
+            filter.apply(&mut bytes);
+            prefix.append(&mut bytes);
+        }
+        let stored = slice(self.bytes, column(1)?, column(2)?)?;
+        let plain_len = (self.frames.number(0, frame + 1)? - column(0)?) as usize;
+        let mut plain = Vec::new();
+        let codec = Codec::from_id(codec)?;
+        Decoder::new().decode(codec, &prefix, stored, plain_len, &mut plain).ok()?;
+        filter.reverse(&mut plain);
+        let right = xxh3_64(stored) == column(8)? && xxh3_64(&plain) == column(9)?;
+        frames.insert(frame, plain);
+        right.then_some(())
+    }
+}
+
+/// Type and plain payload of the section whose header is at `offset`.
+fn section(bytes: &[u8], offset: u64, tag: u64) -> Option<(u16, Vec<u8>)> {
+    let header = slice(bytes, offset, 64)?;
+    let payload = slice(bytes, offset + 64, u64_at(header, 24)?)?;
+    let right = header[..8] == [0x8b, 0x53, 0x45, 0x43, 0x54, 0x4e, 0x0d, 0x0a]
+        && u64_at(header, 16)? == offset
+        && u64_at(header, 40)? == tag
+        && u64_at(header, 48)? == xxh3_64(payload)
+        && u64_at(header, 56)? == xxh3_64(&header[..56]);
+    let plain = decoded(header[10], &[], payload, u64_at(header, 32)?)?;
+    right.then(|| (u16::from_le_bytes([header[8], header[9]]), plain))
+}
+
+fn decoded(codec: u8, prefix: &[u8], stored: &[u8], plain_len: u64) -> Option<Vec<u8>> {
+    let mut plain = Vec::new();
+    let codec = Codec::from_id(codec)?;
+    let plain_len = usize::try_from(plain_len).ok()?;
+    Decoder::new().decode(codec, prefix, stored, plain_len, &mut plain).ok()?;
+    Some(plain)
+}
+
+/// A page by its reference of 32 bytes, still plain bytes.
+fn page_bytes(bytes: &[u8], reference: &[u8], dictionary: &[u8]) -> Option<Vec<u8>> {
+    let stored = slice(bytes, u64_at(reference, 0)?, u32_at(reference, 16)?.into())?;
+    if xxh3_64(stored) != u64_at(reference, 8)? {
+        return None;
+    }
+    let plain_len = u64::from(u32_at(reference, 20)?);
+    match reference[24] {
+        codec @ (0 | 1) => decoded(codec, &[], stored, plain_len),
+        2 => decoded(1, dictionary, stored, plain_len),
+        _ => None,
+    }
+}
+
+/// A whole table by its root of 88 bytes.
+fn table(bytes: &[u8], root: &[u8], kinds: &[bool]) -> Option<Table> {
+    let level_count = root[16];
+    if level_count == 0 {
+        return Some(Table::default());
+    }
+    let dictionary = match root[56..88].iter().all(|b| *b == 0) {
+        true => Vec::new(),
+        false => page_bytes(bytes, &root[56..88], &[])?,
+    };
+    // From the top down: references to the pages of each level in order.
+    let mut references = vec![root[24..56].to_vec()];
+    for _ in 1..level_count {
+        let mut below = Vec::new();
+        for reference in &references {
+            let columns = page::page(&page_bytes(bytes, reference, &dictionary)?, &[true; 8])?;
+            let index = Table { columns };
+            let mut row = 0;
+            while index.number(0, row).is_some() {
+                let narrow = |column| index.number(column, row).map(|value| value as u32);
+                let mut reference = index.number(3, row)?.to_le_bytes().to_vec();
+                reference.extend(index.number(4, row)?.to_le_bytes());
+                reference.extend(narrow(5)?.to_le_bytes());
+                reference.extend(narrow(6)?.to_le_bytes());
+                reference.extend([narrow(7)? as u8, 0, 0, 0, 0, 0, 0, 0]);
+                below.push(reference);
+                row += 1;
+            }
+        }
+        references = below;
+    }
+    let mut columns: Vec<Column> = Vec::new();
+    for reference in &references {
+        let more = page::page(&page_bytes(bytes, reference, &dictionary)?, kinds)?;
+        if columns.is_empty() {
+            columns = more;
+            continue;
+        }
+        for (column, more) in columns.iter_mut().zip(more) {
+            match (column, more) {
+                (Column::Integers(all), Column::Integers(more)) => all.extend(more),
+                (Column::Strings(all), Column::Strings(more)) => all.extend(more),
+                _ => return None,
+            }
+        }
+    }
+    let first = columns.first()?;
+    let rows = match first {
+        Column::Integers(values) => values.len(),
+        Column::Strings(values) => values.len(),
+    };
+    (rows as u64 == u64_at(root, 0)?).then_some(Table { columns })
+}

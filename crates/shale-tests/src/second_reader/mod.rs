@@ -1,0 +1,10 @@
+//! A second reader of images, written from `docs/format.md` alone.
+//!
+//! It is slow and plain on purpose: what it shares with the product is the specification, and the
+//! codecs that the specification refers to. It reads every table whole and checks little beyond
+//! what it needs. If it and the product disagree, one of them or the specification is wrong.
+
+/// Chapter 8: table pages.
+pub mod page;
+/// Chapters 4 to 7: from the superblock to the bytes of a file.
+pub mod image;

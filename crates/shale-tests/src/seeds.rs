@@ -1,0 +1,115 @@
+//! Seeds of the fuzz targets: valid inputs, from which a search starts.
+
+use crate::random::Random;
+use shale_codec::{Codec, Encoder, Settings};
+use shale_format::schema;
+use shale_table::{PageRef, PageSink, Schema, TableBuilder, TableError, Value};
+
+/// Keeps the pages that a builder makes.
+struct Pages(Vec<Vec<u8>>);
+
+impl PageSink for Pages {
+    type Error = TableError;
+
+    fn put(&mut self, plain: &[u8]) -> Result<PageRef, TableError> {
+        self.0.push(plain.to_vec());
+        Ok(PageRef { offset: self.0.len() as u64, ..PageRef::default() })
+    }
+}
+
+/// Inputs of [`crate::fuzz::table_page`]: the byte of the schema, then a page. Between them they
+/// use every codec that a builder chooses.
+pub fn pages() -> Vec<Vec<u8>> {
+    let mut random = Random::new(1);
+    let mut seeds = Vec::new();
+    for (number, schema) in crate::fuzz::SCHEMAS.into_iter().enumerate() {
+        if std::ptr::eq(schema, &shale_table::INDEX_SCHEMA) {
+            // Index pages are what the builder of a long table makes last.
+            let pages = table(&schema::extents::SCHEMA, 3000, 0, 16, &mut random);
+            seeds.extend(pages.last().map(|page| seed(number, page)));
+            continue;
+        }
+        for style in 0..6 {
+            let pages = table(schema, 300, style, 4096, &mut random);
+            seeds.extend(pages.first().map(|page| seed(number, page)));
+        }
+    }
+    seeds
+}
+
+fn seed(schema: usize, page: &[u8]) -> Vec<u8> {
+    [&[schema as u8], page].concat()
+}
+
+fn table(
+    schema: &'static Schema,
+    rows: u64,
+    style: u64,
+    page_rows: usize,
+    random: &mut Random,
+) -> Vec<Vec<u8>> {
+    let mut pages = Pages(Vec::new());
+    let mut builder = TableBuilder::new(schema).with_page_rows(page_rows);
+    for row in 0..rows {
+        let numbers: Vec<u64> = (0..schema.columns.len() as u64)
+            .map(|column| match (style + column) % 6 {
+                0 => 7,
+                1 => 1000 + row * 3,
+                2 => random.below(300),
+                3 => row / 40 * 1_000_000,
+                4 => row * row + random.below(9),
+                _ => [3, 1 << 40, u64::MAX][random.below(3) as usize],
+            })
+            .collect();
+        let strings: Vec<Vec<u8>> = numbers
+            .iter()
+            .map(|number| match style % 4 {
+                0 => format!("file-{row:04}.txt").into_bytes(),
+                1 => format!("{number:020}/same end").into_bytes(),
+                2 => ["one", "two", "three"][(number % 3) as usize].as_bytes().to_vec(),
+                _ => Random::new(*number).bytes((number % 23) as usize),
+            })
+            .collect();
+        let values: Vec<Value<'_>> = schema
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(column, spec)| match spec.kind {
+                shale_table::ColumnKind::U64 => Value::U64(numbers[column]),
+                shale_table::ColumnKind::Bytes => Value::Bytes(&strings[column]),
+            })
+            .collect();
+        builder.push(&values, &mut pages).expect("the rows are within the limits");
+    }
+    builder.finish(&mut pages).expect("the table is within the limits");
+    pages.0
+}
+
+/// Inputs of [`crate::fuzz::frame_decode`]: codec, length of the prefix, length of the plain bytes,
+/// prefix, stored bytes.
+pub fn frames() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for codec in Codec::ALL {
+        for (prefix_len, plain_len) in [(0, 1), (0, 2000), (200, 1500), (255, 40_000)] {
+            let plain = Random::new(plain_len as u64).text(plain_len);
+            let prefix = &plain[..prefix_len.min(plain_len)];
+            let Ok(settings) = Settings::new(codec, 3).or_else(|_| Settings::new(codec, 0)) else {
+                continue;
+            };
+            let mut stored = Vec::new();
+            let mut encoder = Encoder::new(settings).expect("the settings are valid");
+            encoder.encode(prefix, &plain, &mut stored).expect("text can be encoded");
+            let [low, high] = (plain_len as u16).to_le_bytes();
+            let mut seed = vec![codec.id(), prefix.len() as u8, low, high];
+            seed.extend_from_slice(prefix);
+            seed.extend_from_slice(&stored);
+            // The seed must be one: it decodes.
+            let mut out = Vec::new();
+            let decoded =
+                shale_codec::Decoder::new().decode(codec, prefix, &stored, plain_len, &mut out);
+            assert!(decoded.is_ok() && out == plain, "{codec} seed of {plain_len} bytes");
+            seeds.push(seed);
+        }
+    }
+    seeds
+}

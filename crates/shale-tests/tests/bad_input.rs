@@ -1,0 +1,288 @@
+//! Promise: bad input ends in a message that names what is wrong, the documented exit code, no
+//! partial file under the final name and no stale mount.
+
+use rustix::process::{Pid, Signal};
+use shale_tests::command::{can_mount, create, expect_code, has_program, is_mount, shale};
+use shale_tests::command::{run, shale_path};
+use shale_tests::model::{Data, Item, Kind, make};
+use shale_tests::nasty::tiny_tree;
+use shale_tests::{image, places};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const FAILED: i32 = 1;
+const USAGE: i32 = 2;
+const PARTIAL: i32 = 3;
+const INTERRUPTED: i32 = 130;
+
+fn source_in(folder: &Path) -> PathBuf {
+    let source = folder.join("source");
+    fs::create_dir(&source).unwrap();
+    make(&tiny_tree(4), &source, 1).unwrap();
+    source
+}
+
+/// Runs `command`, expects `code` and each of `words` in what it says.
+#[track_caller]
+fn says(command: &mut Command, code: i32, words: &[&str]) {
+    let output = expect_code(command, code);
+    let text = String::from_utf8_lossy(&output.stderr);
+    for word in words {
+        assert!(text.contains(word), "{command:?} does not say `{word}`:\n{text}");
+    }
+}
+
+/// Nothing is in `folder` but `names`: no image, no temporary file.
+#[track_caller]
+fn only(folder: &Path, names: &[&str]) {
+    let mut found: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    found.sort();
+    assert_eq!(found, names, "in {}", folder.display());
+}
+
+fn create_command(source: &Path, image: &Path) -> Command {
+    let mut command = shale(["create".as_ref(), source.as_os_str()]);
+    command.arg("-o").arg(image);
+    command
+}
+
+/// The command as a user without rights, from a place that such a user can reach.
+fn as_nobody(folder: &Path, command: &Command) -> Option<Command> {
+    if !rustix::process::geteuid().is_root() || !has_program("setpriv") {
+        println!("skipped: acting as an ordinary user needs root and setpriv");
+        return None;
+    }
+    let copy = folder.join("shale-for-all");
+    if !copy.exists() {
+        fs::copy(shale_path(), &copy).unwrap();
+        fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
+    }
+    let mut nobody = Command::new("setpriv");
+    nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(copy);
+    nobody.args(command.get_args()).stdin(Stdio::null()).env("HOME", "/");
+    Some(nobody)
+}
+
+#[test]
+fn a_source_that_is_missing_or_no_tree_is_named() {
+    let folder = places::disk();
+    let image = folder.path().join("out.shale");
+    let missing = folder.path().join("missing");
+    says(&mut create_command(&missing, &image), FAILED, &["missing", "No such file"]);
+    fs::write(folder.path().join("file"), b"x").unwrap();
+    says(&mut create_command(&folder.path().join("file"), &image), FAILED, &["file", "directory"]);
+    only(folder.path(), &["file"]);
+    says(&mut shale(["create"]), USAGE, &["Usage"]);
+    says(&mut shale(["no-such-command"]), USAGE, &["no-such-command"]);
+}
+
+#[test]
+fn unreadable_files_are_named_or_skipped_on_request() {
+    let folder = places::disk();
+    let source = source_in(folder.path());
+    fs::set_permissions(&source, Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(source.join("empty"), Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(source.join("d/random"), Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(source.join("d/empty"), Permissions::from_mode(0o000)).unwrap();
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    fs::set_permissions(&out, Permissions::from_mode(0o777)).unwrap();
+    let image = out.join("out.shale");
+    let command = create_command(&source, &image);
+    let Some(mut nobody) = as_nobody(folder.path(), &command) else { return };
+    says(&mut nobody, FAILED, &["empty", "random", "Permission denied"]);
+    only(&out, &[]);
+    nobody.arg("--skip-unreadable");
+    says(&mut nobody, PARTIAL, &["empty", "random", "Permission denied"]);
+    only(&out, &["out.shale"]);
+    let manifest = image::manifest(&fs::read(&image).unwrap()).unwrap();
+    assert!(manifest.records.contains_key(b"d/text".as_slice()));
+    assert!(!manifest.records.contains_key(b"d/random".as_slice()));
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_named() {
+    let folder = places::disk();
+    let source = source_in(folder.path());
+    let nowhere = folder.path().join("no/such/folder/out.shale");
+    says(&mut create_command(&source, &nowhere), FAILED, &["no/such/folder"]);
+    let directory = folder.path().join("a-directory");
+    fs::create_dir(&directory).unwrap();
+    let code = expect_any_failure(&mut create_command(&source, &directory));
+    assert!(code == FAILED || code == USAGE);
+    only(&directory, &[]);
+    only(folder.path(), &["a-directory", "source"]);
+}
+
+#[track_caller]
+fn expect_any_failure(command: &mut Command) -> i32 {
+    let output = command.output().unwrap();
+    assert!(!output.stderr.is_empty(), "{command:?} says nothing");
+    let code = output.status.code().expect("it ends by itself");
+    assert_ne!(code, 0, "{command:?}");
+    code
+}
+
+#[test]
+fn a_full_disk_leaves_no_file() {
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("large"), Data::Random(1, 3 << 20).bytes()).unwrap();
+    let small = folder.path().join("small");
+    fs::create_dir(&small).unwrap();
+    // A disk of one MiB. Without the right to mount, a device that is always full must do.
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&small);
+    if mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        let mut command = create_command(&source, &small.join("out.shale"));
+        let output = command.output().unwrap();
+        let left = fs::read_dir(&small).unwrap().count();
+        let umount = Command::new("umount").arg(&small).status().unwrap();
+        assert!(umount.success());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(FAILED), "{text}");
+        assert!(text.contains("No space left"), "{text}");
+        assert_eq!(left, 0, "a partial file stays behind");
+    } else {
+        println!("skipped: a small disk needs the right to mount");
+    }
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = create_command(&source, Path::new("-"));
+    command.stdout(full);
+    says(&mut command, FAILED, &["No space left"]);
+}
+
+#[test]
+fn an_image_never_contains_itself() {
+    let folder = places::disk();
+    let source = source_in(folder.path());
+    let image = source.join("self.shale");
+    let output = create_command(&source, &image).output().unwrap();
+    match output.status.code() {
+        Some(0) => {
+            let manifest = image::manifest(&fs::read(&image).unwrap()).unwrap();
+            let itself = manifest.records.keys().any(|p| p.ends_with(b".shale"));
+            assert!(!itself, "the image holds itself");
+        }
+        code => {
+            assert_eq!(code, Some(FAILED));
+            assert!(String::from_utf8_lossy(&output.stderr).contains("self.shale"));
+            assert!(!image.exists());
+        }
+    }
+}
+
+/// Whether a process has written to a file in `folder`, with or without a name.
+fn writes_into(process: u32, folder: &Path) -> bool {
+    let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    files.flatten().any(|file| {
+        let here = fs::read_link(file.path()).is_ok_and(|path| path.starts_with(folder));
+        here && fs::metadata(file.path()).is_ok_and(|metadata| metadata.len() > 0)
+    })
+}
+
+#[test]
+fn an_interrupted_build_leaves_nothing() {
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let items: Vec<Item> = (0..40)
+        .map(|index| Item {
+            path: format!("file-{index}").into_bytes(),
+            kind: Kind::File { len: 2 << 20, pieces: vec![(0, Data::Random(index, 2 << 20))] },
+            mode: 0o644,
+            owner: None,
+            mtime: (0, 0),
+            xattrs: Vec::new(),
+        })
+        .collect();
+    make(&items, &source, 1).unwrap();
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let mut command = create_command(&source, &out.join("out.shale"));
+    // The slowest level, so that the signal comes in the middle of the work.
+    let mut child = command.args(["-9", "--threads", "1"]).stderr(Stdio::null()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while !writes_into(child.id(), &out) && child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < end, "nothing is written");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(child.try_wait().unwrap().is_none(), "the build is too fast for this test");
+    let pid = Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(INTERRUPTED), "{status}");
+    only(&out, &[]);
+}
+
+#[test]
+fn a_mount_point_that_is_missing_or_busy_is_named() {
+    if !can_mount() {
+        return;
+    }
+    let folder = places::disk();
+    let source = source_in(folder.path());
+    let image = folder.path().join("out.shale");
+    create(&source, &image, &[]);
+    let mount = |point: &Path| shale(["mount".as_ref(), image.as_os_str(), point.as_os_str()]);
+    let missing = folder.path().join("no-such-point");
+    says(&mut mount(&missing), FAILED, &["no-such-point"]);
+    let file = folder.path().join("a-file");
+    fs::write(&file, b"x").unwrap();
+    says(&mut mount(&file), FAILED, &["a-file"]);
+    assert!(!is_mount(&missing) && !is_mount(&file));
+    says(&mut shale(["umount".as_ref(), folder.path().as_os_str()]), FAILED, &["not"]);
+}
+
+#[test]
+fn an_ordinary_user_can_mount() {
+    if !can_mount() {
+        return;
+    }
+    let folder = places::disk();
+    let source = source_in(folder.path());
+    let image = folder.path().join("out.shale");
+    create(&source, &image, &[]);
+    fs::set_permissions(&image, Permissions::from_mode(0o644)).unwrap();
+    let point = folder.path().join("point");
+    fs::create_dir(&point).unwrap();
+    std::os::unix::fs::chown(&point, Some(65534), Some(65534)).unwrap_or(());
+    let command = shale(["mount".as_ref(), image.as_os_str(), point.as_os_str()]);
+    let Some(mut nobody) = as_nobody(folder.path(), &command) else { return };
+    let status = nobody.stdout(Stdio::null()).status().unwrap();
+    assert!(status.success(), "{status}");
+    assert!(is_mount(&point));
+    let command = shale(["umount".as_ref(), point.as_os_str()]);
+    let mut umount = as_nobody(folder.path(), &command).unwrap();
+    expect_code(&mut umount, 0);
+    assert!(!is_mount(&point));
+}
+
+#[test]
+fn a_machine_without_fuse_is_told_so() {
+    if !rustix::process::geteuid().is_root() || !has_program("unshare") {
+        println!("skipped: hiding /dev/fuse needs root and unshare");
+        return;
+    }
+    let folder = places::disk();
+    let source = source_in(folder.path());
+    let image = folder.path().join("out.shale");
+    create(&source, &image, &[]);
+    let point = folder.path().join("point");
+    fs::create_dir(&point).unwrap();
+    // An empty /dev that only this process and its children see.
+    let script = "mount -t tmpfs none /dev && exec \"$0\" mount \"$1\" \"$2\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation=private", "sh", "-c", script]);
+    command.arg(shale_path()).arg(&image).arg(&point).stdin(Stdio::null());
+    says(&mut command, FAILED, &["/dev/fuse"]);
+    run(["ls".as_ref(), image.as_os_str()]);
+}

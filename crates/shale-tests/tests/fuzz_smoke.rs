@@ -1,0 +1,82 @@
+//! The bodies of the fuzz targets on stable, over seeds and seeded mutations of them: a fuzzer's
+//! first minute, the same on every machine.
+
+use shale_tests::command::create;
+use shale_tests::fuzz;
+use shale_tests::model::make;
+use shale_tests::nasty::tiny_tree;
+use shale_tests::places;
+use shale_tests::random::Random;
+use shale_tests::seeds;
+
+/// Changes some bytes, as fuzzers do: bits, bytes, numbers, cuts, copies.
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        if bytes.is_empty() {
+            bytes.extend(random.bytes(16));
+        }
+        let at = random.below(bytes.len() as u64) as usize;
+        match random.below(7) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.number() as u8,
+            2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5) as usize],
+            3 => bytes.truncate(at),
+            4 => bytes.insert(at, random.number() as u8),
+            5 => {
+                let end = (at + 8).min(bytes.len());
+                let value = [0, u64::MAX, 1 << 63, 1 << 32, 65_536][random.below(5) as usize];
+                bytes[at..end].copy_from_slice(&value.to_le_bytes()[..end - at]);
+            }
+            _ => {
+                let len = (random.below(32) as usize).min(bytes.len() - at);
+                let copy = bytes[at..at + len].to_vec();
+                let to = random.below((bytes.len() - len) as u64 + 1) as usize;
+                bytes[to..to + len].copy_from_slice(&copy);
+            }
+        }
+    }
+}
+
+fn run(seeds: &[Vec<u8>], rounds: u64, body: impl Fn(&[u8])) {
+    let mut random = Random::new(42);
+    for seed in seeds {
+        body(seed);
+    }
+    for _ in 0..rounds {
+        let mut bytes = seeds[random.below(seeds.len() as u64) as usize].clone();
+        mutate(&mut bytes, &mut random);
+        body(&bytes);
+    }
+}
+
+fn image(seed: u64) -> Vec<u8> {
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    make(&tiny_tree(seed), &source, seed).unwrap();
+    let path = folder.path().join("small.shale");
+    create(&source, &path, &[]);
+    std::fs::read(path).unwrap()
+}
+
+#[test]
+fn open_and_walk() {
+    let seeds = [image(1), image(2)];
+    run(&seeds, 4000, fuzz::open_and_walk);
+}
+
+#[test]
+fn table_page() {
+    // Pages as a builder makes them, behind the byte that chooses their schema.
+    let mut seeds = seeds::pages();
+    assert!(seeds.len() >= 12, "{} seeds", seeds.len());
+    seeds.push(vec![0]);
+    run(&seeds, 60_000, fuzz::table_page);
+}
+
+#[test]
+fn frame_decode() {
+    let seeds = seeds::frames();
+    assert!(seeds.len() >= 10, "{} seeds", seeds.len());
+    run(&seeds, 20_000, fuzz::frame_decode);
+}

@@ -1,0 +1,48 @@
+//! Promise: an image that a released version wrote is read by every later one, for ever.
+//!
+//! Beside each image under `testdata/images` lies the manifest of the tree it was made of. Images
+//! and manifests are never edited; `make golden` only adds those of a new format version.
+
+use shale::{CheckOptions, NoProgress, check};
+use shale_read::MemorySource;
+use shale_tests::image;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Every golden image; tidy compares this list with the folder.
+const IMAGES: [&str; 3] = ["0.1-tiny.shale", "0.1-metadata.shale", "0.1-contents.shale"];
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/images")
+}
+
+#[test]
+fn golden_images_hold_what_they_held() {
+    for name in IMAGES {
+        let bytes = fs::read(folder().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let manifest = folder().join(name.replace(".shale", ".manifest"));
+        let expected = fs::read_to_string(manifest).unwrap();
+        let found = image::manifest(&bytes).unwrap().to_string();
+        for (line, (expected, found)) in expected.lines().zip(found.lines()).enumerate() {
+            assert_eq!(found, expected, "{name}, line {}", line + 1);
+        }
+        assert_eq!(found.lines().count(), expected.lines().count(), "{name}: entries");
+        let source = Arc::new(MemorySource::new(bytes));
+        let report = check(source, &CheckOptions::default(), &NoProgress).unwrap();
+        assert!(report.is_clean(), "{name}: {:?}", report.problems);
+    }
+}
+
+#[test]
+fn every_golden_image_is_in_the_list() {
+    let mut found: Vec<String> = fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".shale"))
+        .collect();
+    found.sort();
+    let mut listed = IMAGES.to_vec();
+    listed.sort_unstable();
+    assert_eq!(found, listed);
+}

@@ -1,0 +1,205 @@
+//! Memory and threads, decided once for the whole build.
+//!
+//! The budget is split before anything is read:
+//!
+//! - each thread: the tables of its encoder, a prefix, two frames;
+//! - fixed: the section that is being filled, contents being read, and where the level has them
+//!   the fingerprints of frames and the index of segment dedupe;
+//! - up to [`FLIGHT_BYTES_MAX`]: frames on their way to and from the threads;
+//! - the rest: plain frames that wait for their references, before they go to a temporary file.
+//!
+//! Not in it, because it grows with the tree and cannot be refused: about 150 bytes and the name
+//! an entry (see [`crate::tree`], [`crate::dedupe`]), 100 bytes a frame.
+//!
+//! Threads and memory never change the image: they decide when and where, not what.
+
+use shale_codec::Settings;
+use shale_format::limits::{
+    FRAME_PLAIN_LEN_MAX, REFERENCE_COUNT_MAX, REFERENCE_DEPTH_MAX, SNAPSHOT_NAME_LEN_MAX,
+};
+
+use crate::levels::{LEVELS, Level, ReferenceLimits};
+use crate::reference::PRINT_COUNT_MAX;
+use crate::{Options, WriteError};
+
+/// Memory used where none is given.
+pub const MEMORY_BYTES_DEFAULT: u64 = 320 << 20;
+
+/// The section being filled, and the contents that are read ahead, each up to 16 MiB; buffers of
+/// readers and writers.
+const FIXED_BYTES: u64 = 40 << 20;
+/// Fingerprints of all frames while references are chosen: 24 bytes each.
+const SKETCH_BYTES: u64 = PRINT_COUNT_MAX as u64 * 24;
+/// The index of segment dedupe. A constant, as memory must not change what is found.
+pub(crate) const SEGMENT_INDEX_BYTES: u64 = 64 << 20;
+/// Contents read ahead of their turn.
+pub(crate) const READ_AHEAD_BYTES: u64 = 16 << 20;
+/// More frames than this on their way only use memory.
+const FLIGHT_BYTES_MAX: u64 = 64 << 20;
+/// More threads than any machine has.
+const THREADS_MAX: usize = 1024;
+/// Smallest and largest frame that can be asked for.
+const FRAME_LEN_MIN: u32 = 4 << 10;
+
+/// Everything that was decided.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) threads: usize,
+    pub(crate) level: &'static Level,
+    pub(crate) settings: Settings,
+    pub(crate) page_settings: Settings,
+    pub(crate) frame_len: usize,
+    pub(crate) references: Option<ReferenceLimits>,
+    pub(crate) segment_window_len: u32,
+    /// Plain bytes of frames being compressed or waiting for their turn to be written.
+    pub(crate) flight_bytes_max: u64,
+    /// Plain bytes of frames kept in memory before they go to a temporary file.
+    pub(crate) spool_bytes_max: u64,
+}
+
+impl Plan {
+    /// Checks the options and decides. Fails at once where the memory given cannot do.
+    pub(crate) fn new(options: &Options) -> Result<Self, WriteError> {
+        let level = Level::find(options.level)
+            .ok_or_else(|| option("level", options.level, format!("0 to {}", LEVELS.len() - 1)))?;
+        if options.snapshot_name.len() > SNAPSHOT_NAME_LEN_MAX {
+            let found = format!("{} bytes", options.snapshot_name.len());
+            return Err(option("snapshot name", found, "at most 255 bytes".to_owned()));
+        }
+        let frame_len = options.frame_len.unwrap_or(level.frame_len);
+        if frame_len < FRAME_LEN_MIN || u64::from(frame_len) > FRAME_PLAIN_LEN_MAX {
+            return Err(option("frame length", frame_len, "4 KiB to 64 MiB".to_owned()));
+        }
+        let settings = options.codec.unwrap_or_else(|| level.settings());
+        settings.validate().map_err(|error| option("codec", settings, error.to_string()))?;
+        let page_settings = Settings { level: level.page_level, ..zstd() };
+        let asked = options.references.unwrap_or(level.references);
+        let references = ReferenceLimits {
+            count_max: asked.count_max.min(REFERENCE_COUNT_MAX as u16),
+            depth_max: asked.depth_max.min(REFERENCE_DEPTH_MAX),
+            ..asked
+        };
+        let none = references.count_max == 0 || references.depth_max == 0;
+        let references = (!none).then_some(references);
+        let plan = Self {
+            threads: thread_count(options.threads),
+            level,
+            settings,
+            page_settings,
+            frame_len: frame_len as usize,
+            references,
+            segment_window_len: options.segment_window_len.unwrap_or(level.segment_window_len),
+            flight_bytes_max: 0,
+            spool_bytes_max: 0,
+        };
+        plan.with_memory(options.memory_bytes_max)
+    }
+
+    fn with_memory(mut self, asked: u64) -> Result<Self, WriteError> {
+        let frame_len = self.frame_len as u64;
+        let prefix_len =
+            self.references.map_or(0, |limits| u64::from(limits.count_max) * frame_len);
+        let encoder = self.settings.encoder_memory_len(self.frame_len, prefix_len as usize);
+        let thread_bytes = encoder + prefix_len + 2 * frame_len;
+        let mut fixed = FIXED_BYTES;
+        if self.references.is_some() {
+            fixed += SKETCH_BYTES;
+        }
+        if self.segment_window_len > 0 {
+            fixed += SEGMENT_INDEX_BYTES;
+        }
+        // At least two frames on their way, so that a thread need not wait for the writer.
+        let needed = |threads: usize| fixed + threads as u64 * (thread_bytes + 2 * frame_len);
+        let given = if asked == 0 { MEMORY_BYTES_DEFAULT.max(needed(self.threads)) } else { asked };
+        while self.threads > 1 && needed(self.threads) > given {
+            self.threads -= 1;
+        }
+        if needed(self.threads) > given {
+            let allowed = format!("at least {} bytes with these options", needed(1));
+            return Err(option("memory", format!("{given} bytes"), allowed));
+        }
+        let free = given - fixed - self.threads as u64 * thread_bytes;
+        // Where references are chosen, frames take off when the fingerprints are gone.
+        let waits = if self.references.is_some() { SKETCH_BYTES } else { free / 2 };
+        self.flight_bytes_max = waits.min(FLIGHT_BYTES_MAX).max(2 * frame_len);
+        self.spool_bytes_max = match self.references {
+            Some(_) => free,
+            None => free.saturating_sub(self.flight_bytes_max),
+        };
+        Ok(self)
+    }
+
+    /// All that decides the bytes of an image beside its input, as text; it goes into the history
+    /// and the identity.
+    pub(crate) fn describe(&self, options: &Options) -> String {
+        let references = self.references.unwrap_or(ReferenceLimits::NONE);
+        format!(
+            "level={} codec={} frame-len={} references={} depth={} closure={} segment-window={} \
+             page-codec={} times-kept={}",
+            self.level.level,
+            self.settings,
+            self.frame_len,
+            references.count_max,
+            references.depth_max,
+            references.closure_bytes_max,
+            self.segment_window_len,
+            self.page_settings,
+            options.times_kept
+        )
+    }
+}
+
+/// Threads to use where `asked` were asked for; 0 asks for all the machine offers.
+pub(crate) fn thread_count(asked: usize) -> usize {
+    match asked {
+        0 => std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
+        asked => asked.min(THREADS_MAX),
+    }
+}
+
+fn zstd() -> Settings {
+    Settings { codec: shale_codec::Codec::Zstd, level: 3, ..Settings::STORED }
+}
+
+fn option(option: &'static str, found: impl ToString, allowed: String) -> WriteError {
+    WriteError::Option { option, found: found.to_string(), allowed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_memory_is_said_at_once_and_less_memory_takes_threads_away() {
+        let options = |memory_bytes_max, threads| Options {
+            memory_bytes_max,
+            threads,
+            level: 8,
+            ..Options::default()
+        };
+        let Err(WriteError::Option { option: "memory", allowed, .. }) =
+            Plan::new(&options(1 << 20, 4))
+        else {
+            panic!("1 MiB is not enough");
+        };
+        assert!(allowed.contains("at least"), "{allowed}");
+        let much = Plan::new(&options(4 << 30, 4)).unwrap();
+        assert_eq!(much.threads, 4);
+        let little = Plan::new(&options(90 << 20, 64)).unwrap();
+        assert!(little.threads < 64);
+        assert_eq!(much.describe(&options(1, 1)), little.describe(&options(2, 2)));
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused() {
+        let bad = [
+            Options { level: 10, ..Options::default() },
+            Options { frame_len: Some(1000), ..Options::default() },
+            Options { frame_len: Some(65 << 20), ..Options::default() },
+            Options { snapshot_name: vec![b'x'; 256], ..Options::default() },
+        ];
+        for options in bad {
+            assert!(matches!(Plan::new(&options), Err(WriteError::Option { .. })));
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! One frame's plain bytes become stored bytes.
+//!
+//! The result depends on the plain bytes, the references and the settings alone. A frame is
+//! stored plain where no codec makes it smaller. References are kept only where they pay: the
+//! frame is compressed with them, and without them unless a quick trial already shows that it
+//! cannot be worth it.
+
+use std::sync::Arc;
+
+use shale_codec::{Codec, Encoder, Filter, Settings, looks_incompressible, xxh3_64};
+use shale_format::{Category, FrameRecord};
+
+use crate::WriteError;
+use crate::emit::codec_error;
+
+/// What a thread keeps between frames: encoders with their tables, and a buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Bench {
+    encoders: Vec<Encoder>,
+    prefix: Vec<u8>,
+}
+
+/// How frames are compressed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packing {
+    pub(crate) settings: Settings,
+    /// Try to compress what looks incompressible.
+    pub(crate) tries_incompressible: bool,
+}
+
+/// A frame's references: their numbers and plain bytes, in prefix order.
+pub(crate) type References = Vec<(u64, Arc<Vec<u8>>)>;
+
+/// A frame ready to be written.
+#[derive(Debug)]
+pub(crate) struct Packed {
+    pub(crate) stored: Vec<u8>,
+    /// All but offsets, depth and place of the references.
+    pub(crate) record: FrameRecord,
+    pub(crate) references: Vec<u64>,
+    /// There were references, and they did not pay.
+    pub(crate) references_dropped: bool,
+    /// Bytes that the references saved, at least.
+    pub(crate) saved_bytes: u64,
+}
+
+/// References must save at least one part in this many, as each costs a reader a decode.
+const REFERENCE_GAIN_SHARE: usize = 32;
+/// Bytes of the tables that references cost.
+const REFERENCE_COST: usize = 4;
+/// A thorough codec makes what a quick one leaves not smaller than this share of it, in percent.
+const QUICK_SHARE: usize = 60;
+/// The quick trial.
+const QUICK: Settings = Settings { codec: Codec::Zstd, level: 1, ..Settings::STORED };
+
+impl Bench {
+    fn encode(
+        &mut self,
+        settings: Settings,
+        prefix: &[u8],
+        plain: &[u8],
+    ) -> Result<Vec<u8>, WriteError> {
+        let index = match self.encoders.iter().position(|e| *e.settings() == settings) {
+            Some(index) => index,
+            None => {
+                self.encoders.push(Encoder::new(settings).map_err(codec_error)?);
+                self.encoders.len() - 1
+            }
+        };
+        let mut out = Vec::new();
+        self.encoders[index].encode(prefix, plain, &mut out).map_err(codec_error)?;
+        Ok(out)
+    }
+
+    /// Compresses one frame.
+    pub(crate) fn pack(
+        &mut self,
+        packing: &Packing,
+        plain: &[u8],
+        category: Category,
+        references: References,
+    ) -> Result<Packed, WriteError> {
+        let had_references = !references.is_empty();
+        let (mut best, mut kept, mut saved_bytes) = (None, Vec::new(), 0);
+        if had_references && packing.settings.codec.prefix_len_max() > 0 {
+            let (stored, gain) = self.pack_with_references(packing, plain, &references)?;
+            if gain > 0 {
+                kept = references.iter().map(|&(frame, _)| frame).collect();
+                saved_bytes = gain as u64;
+                best = Some((packing.settings.codec, stored));
+            }
+        }
+        drop(references);
+        let (codec, stored) = match best {
+            Some(best) => best,
+            None => self.pack_alone(packing, plain)?,
+        };
+        let record = FrameRecord {
+            plain_len: plain.len() as u64,
+            stored_len: stored.len() as u64,
+            codec: codec.id(),
+            filter: Filter::None.id(),
+            category: if codec == Codec::Stored && packing.settings.codec != Codec::Stored {
+                Category::Incompressible as u64
+            } else {
+                category as u64
+            },
+            reference_count: kept.len() as u32,
+            stored_sum: xxh3_64(&stored),
+            plain_sum: xxh3_64(plain),
+            ..FrameRecord::default()
+        };
+        let references_dropped = had_references && kept.is_empty();
+        Ok(Packed { stored, record, references: kept, references_dropped, saved_bytes })
+    }
+
+    fn pack_alone(
+        &mut self,
+        packing: &Packing,
+        plain: &[u8],
+    ) -> Result<(Codec, Vec<u8>), WriteError> {
+        let codec = packing.settings.codec;
+        let hopeless = !packing.tries_incompressible && looks_incompressible(plain);
+        if codec != Codec::Stored && !hopeless {
+            let stored = self.encode(packing.settings, &[], plain)?;
+            if stored.len() < plain.len() {
+                return Ok((codec, stored));
+            }
+        }
+        Ok((Codec::Stored, plain.to_vec()))
+    }
+
+    /// The frame with its references, and how many bytes they save, 0 if it is not worth it.
+    fn pack_with_references(
+        &mut self,
+        packing: &Packing,
+        plain: &[u8],
+        references: &References,
+    ) -> Result<(Vec<u8>, usize), WriteError> {
+        let mut prefix = std::mem::take(&mut self.prefix);
+        prefix.clear();
+        for (_, bytes) in references {
+            prefix.extend_from_slice(bytes);
+        }
+        let stored = self.encode(packing.settings, &prefix, plain);
+        self.prefix = prefix;
+        let stored = stored?;
+        let cost = stored.len() + REFERENCE_COST * references.len();
+        let pays = |alone: usize| cost + alone / REFERENCE_GAIN_SHARE < alone;
+        let quick = self.encode(QUICK, &[], plain)?.len().min(plain.len());
+        let at_least = quick * QUICK_SHARE / 100;
+        if pays(at_least) {
+            return Ok((stored, at_least - cost));
+        }
+        if !pays(quick.max(1)) && packing.settings.codec == QUICK.codec {
+            // Not even better than the quick trial, so the thorough one need not be asked.
+            return Ok((stored, 0));
+        }
+        let alone = self.encode(packing.settings, &[], plain)?.len().min(plain.len());
+        Ok(if pays(alone) { (stored, alone - cost) } else { (stored, 0) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(seed: u64, len: usize) -> Vec<u8> {
+        let mut state = seed;
+        std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        })
+        .take(len)
+        .collect()
+    }
+
+    fn packing(codec: Codec) -> Packing {
+        let settings = Settings::new(codec, Settings::default_level(codec)).unwrap();
+        Packing { settings, tries_incompressible: false }
+    }
+
+    #[test]
+    fn references_are_kept_where_they_pay_and_only_there() {
+        let mut bench = Bench::default();
+        let related = Arc::new(random(1, 100_000));
+        let unrelated = Arc::new(random(2, 100_000));
+        let mut plain = related[20_000..90_000].to_vec();
+        plain[35_000] ^= 1;
+        for codec in [Codec::Zstd, Codec::Lzma, Codec::Brotli] {
+            let packing = packing(codec);
+            let references = vec![(7, Arc::clone(&related))];
+            let packed = bench.pack(&packing, &plain, Category::Generic, references).unwrap();
+            assert_eq!(packed.references, [7]);
+            assert!(packed.stored.len() < 1000 && packed.saved_bytes > 30_000);
+            let mut decoded = Vec::new();
+            shale_codec::Decoder::new()
+                .decode(codec, &related, &packed.stored, plain.len(), &mut decoded)
+                .unwrap();
+            assert_eq!(decoded, plain);
+            let references = vec![(8, Arc::clone(&unrelated))];
+            let packed = bench.pack(&packing, &plain, Category::Generic, references).unwrap();
+            assert!(packed.references.is_empty() && packed.references_dropped);
+            assert_eq!(packed.stored, plain, "stored, as it does not compress");
+        }
+    }
+
+    #[test]
+    fn nothing_is_stored_longer_than_plain() {
+        let mut bench = Bench::default();
+        for codec in Codec::ALL {
+            for plain in [vec![1u8], random(3, 50), random(4, 5000), vec![0; 5000]] {
+                let packed =
+                    bench.pack(&packing(codec), &plain, Category::Generic, Vec::new()).unwrap();
+                assert!(packed.stored.len() <= plain.len(), "{codec}");
+                assert_eq!(packed.record.plain_sum, xxh3_64(&plain));
+                assert_eq!(packed.record.stored_sum, xxh3_64(&packed.stored));
+            }
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! What was read, in a form a reader of the image can compute again.
+//!
+//! A build keeps two digests in its report, made from what the source gave and not from what was
+//! written: one of each content's bytes, one of all names, attributes and links. Whoever verifies
+//! an image computes both from what it reads back, with the functions here, and compares.
+//!
+//! - **Content.** Let `D` be the BLAKE3 hash of the content without those whole 64 KiB blocks
+//!   (counted from its start) that are all zero, and `Z` the BLAKE3 hash of the maximal runs of
+//!   such blocks, each as first block and number of blocks (two 64-bit little-endian numbers). The
+//!   digest is BLAKE3(`D` ‖ `Z` ‖ length as 64 bits). Holes and zeroes are the same bytes and give
+//!   the same digest, at no cost for long ones.
+//! - **Path.** The root's path digest is 32 zero bytes, a directory's is
+//!   BLAKE3(`"path"` ‖ its parent's path digest ‖ its name).
+//! - **Tree.** Every entry (the root too, with an empty name and the root's path digest as its
+//!   parent's) is hashed with its attributes, see [`TreeDigest::add_entry`]; the hashes are added
+//!   up, as four 64-bit lanes, wrapping, so that the order of entries does not matter. Every
+//!   inode with two names or more adds one hash over the sum of hashes of its names, see
+//!   [`LinkGroup`], so that names which should be one inode are.
+//!
+//! Sums of hashes find faults, not forgers; BLAKE3 of a content finds both.
+
+use shale_codec::Hasher;
+use shale_format::{InodeRecord, Timestamp};
+
+/// Digest of one content's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ContentDigest(pub [u8; 32]);
+
+impl std::fmt::Debug for ContentDigest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The unit of zeroes that [`ContentHasher`] leaves out.
+const BLOCK_LEN: usize = 64 << 10;
+
+/// Computes a [`ContentDigest`] from bytes in order. Holds at most one block.
+#[derive(Debug, Clone, Default)]
+pub struct ContentHasher {
+    data: Hasher,
+    runs: Hasher,
+    /// The beginning of the block that is not complete yet. While `block_zero` is set it stands
+    /// for `block_len` zero bytes and the buffer is not used.
+    block: Vec<u8>,
+    block_len: usize,
+    block_nonzero: bool,
+    block_index: u64,
+    run_first: u64,
+    run_count: u64,
+    runs_any: bool,
+    len: u64,
+}
+
+impl ContentHasher {
+    /// A hasher that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The next bytes. Whole blocks are hashed in place, the rest is copied.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        self.len += bytes.len() as u64;
+        while !bytes.is_empty() {
+            if self.block_len == 0 && bytes.len() >= BLOCK_LEN {
+                let (block, rest) = bytes.split_at(BLOCK_LEN);
+                if is_zero(block) {
+                    self.end_zero_block(1);
+                } else {
+                    self.data.update(block);
+                    self.block_index += 1;
+                }
+                bytes = rest;
+                continue;
+            }
+            let take = bytes.len().min(BLOCK_LEN - self.block_len);
+            let (part, rest) = bytes.split_at(take);
+            if self.block_nonzero || !is_zero(part) {
+                self.make_nonzero();
+                self.block.extend_from_slice(part);
+            }
+            self.block_len += take;
+            self.end_block_if_full();
+            bytes = rest;
+        }
+    }
+
+    /// As [`Self::update`] with `len` zero bytes, at a cost that does not depend on `len`.
+    pub fn update_zeroes(&mut self, mut len: u64) {
+        self.len += len;
+        if self.block_len > 0 {
+            let take = len.min((BLOCK_LEN - self.block_len) as u64) as usize;
+            if self.block_nonzero {
+                self.block.resize(self.block_len + take, 0);
+            }
+            self.block_len += take;
+            self.end_block_if_full();
+            len -= take as u64;
+        }
+        let blocks = len / BLOCK_LEN as u64;
+        if blocks > 0 {
+            self.end_zero_block(blocks);
+        }
+        // Either the block before was completed and `len` is what remains, or nothing remains.
+        self.block_len += (len % BLOCK_LEN as u64) as usize;
+    }
+
+    /// Bytes so far.
+    pub fn content_len(&self) -> u64 {
+        self.len
+    }
+
+    /// The digest of all bytes.
+    pub fn finish(mut self) -> ContentDigest {
+        // An incomplete block is data, zero or not: its length is not a whole block's.
+        if self.block_len > 0 {
+            self.make_nonzero();
+            self.data.update(&self.block);
+        }
+        self.end_run();
+        let mut hasher = Hasher::new();
+        hasher.update(self.data.finalize().as_bytes());
+        let runs = if self.runs_any { self.runs.finalize() } else { shale_codec::hash(&[]) };
+        hasher.update(runs.as_bytes());
+        hasher.update(&self.len.to_le_bytes());
+        ContentDigest(*hasher.finalize().as_bytes())
+    }
+
+    fn make_nonzero(&mut self) {
+        if !self.block_nonzero {
+            self.block_nonzero = true;
+            self.block.clear();
+            self.block.resize(self.block_len, 0);
+        }
+    }
+
+    fn end_block_if_full(&mut self) {
+        if self.block_len == BLOCK_LEN {
+            self.block_len = 0;
+            if self.block_nonzero {
+                self.block_nonzero = false;
+                self.data.update(&self.block);
+                self.block_index += 1;
+            } else {
+                self.end_zero_block(1);
+            }
+        }
+    }
+
+    fn end_zero_block(&mut self, count: u64) {
+        if self.run_count > 0 && self.run_first + self.run_count == self.block_index {
+            self.run_count += count;
+        } else {
+            self.end_run();
+            (self.run_first, self.run_count) = (self.block_index, count);
+        }
+        self.block_index += count;
+    }
+
+    fn end_run(&mut self) {
+        if self.run_count > 0 {
+            self.runs_any = true;
+            self.runs.update(&self.run_first.to_le_bytes());
+            self.runs.update(&self.run_count.to_le_bytes());
+            self.run_count = 0;
+        }
+    }
+}
+
+/// Digest of `bytes` as a whole content.
+pub fn content_digest(bytes: &[u8]) -> ContentDigest {
+    let mut hasher = ContentHasher::new();
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+/// Whether all bytes are zero; runs at memory speed.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROES: [u8; 1024] = [0; 1024];
+    bytes.chunks(ZEROES.len()).all(|chunk| chunk == &ZEROES[..chunk.len()])
+}
+
+/// Stands for the path of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathDigest([u8; 32]);
+
+impl PathDigest {
+    /// Of the root directory.
+    pub const ROOT: Self = Self([0; 32]);
+
+    /// Of the directory `name` in this one.
+    pub fn child(&self, name: &[u8]) -> Self {
+        let mut hasher = Hasher::new();
+        hasher.update(b"path");
+        hasher.update(&self.0);
+        hasher.update(name);
+        Self(*hasher.finalize().as_bytes())
+    }
+}
+
+/// What an entry is beyond its attributes.
+#[derive(Debug, Clone, Copy)]
+pub enum EntryPayload<'a> {
+    /// A directory, fifo or socket: nothing.
+    None,
+    /// A regular file: its content.
+    Content(&'a ContentDigest),
+    /// A symbolic link: its target.
+    Target(&'a [u8]),
+    /// A device: its number as stored.
+    Device(u64),
+}
+
+/// Digest of a tree: independent of the order in which entries are added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TreeDigest {
+    /// Entries added, the root counted.
+    pub entry_count: u64,
+    sum: Lanes,
+}
+
+/// The names of one inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkGroup {
+    /// Names added.
+    pub name_count: u64,
+    sum: Lanes,
+}
+
+impl TreeDigest {
+    /// Adds one entry. Of `record`, kind, permissions, owner, group and times are used; times that
+    /// are not kept must be the epoch. `xattrs` are (name, value), by name.
+    pub fn add_entry<'a>(
+        &mut self,
+        parent: &PathDigest,
+        name: &[u8],
+        record: &InodeRecord,
+        xattrs: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+        payload: EntryPayload<'_>,
+    ) {
+        let mut hasher = Hasher::new();
+        hasher.update(b"entry");
+        hasher.update(&parent.0);
+        update_bytes(&mut hasher, name);
+        hasher.update(&(record.kind.mode_bits() | record.permissions).to_le_bytes());
+        hasher.update(&record.uid.to_le_bytes());
+        hasher.update(&record.gid.to_le_bytes());
+        for time in [record.mtime, record.atime, record.ctime, record.btime] {
+            update_time(&mut hasher, time);
+        }
+        match payload {
+            EntryPayload::None => {}
+            EntryPayload::Content(digest) => _ = hasher.update(&digest.0),
+            EntryPayload::Target(target) => update_bytes(&mut hasher, target),
+            EntryPayload::Device(number) => _ = hasher.update(&number.to_le_bytes()),
+        }
+        for (name, value) in xattrs {
+            update_bytes(&mut hasher, name);
+            update_bytes(&mut hasher, value);
+        }
+        self.entry_count += 1;
+        self.sum.add(hasher.finalize().as_bytes());
+    }
+
+    /// Adds the names of an inode that has two or more; of others nothing is added.
+    pub fn add_links(&mut self, group: &LinkGroup) {
+        if group.name_count < 2 {
+            return;
+        }
+        let mut hasher = Hasher::new();
+        hasher.update(b"links");
+        hasher.update(&group.name_count.to_le_bytes());
+        for lane in group.sum.0 {
+            hasher.update(&lane.to_le_bytes());
+        }
+        self.sum.add(hasher.finalize().as_bytes());
+    }
+
+    /// Adds what another thread has added up.
+    pub fn merge(&mut self, other: &Self) {
+        self.entry_count += other.entry_count;
+        self.sum.merge(&other.sum);
+    }
+}
+
+impl LinkGroup {
+    /// Adds one name of the inode.
+    pub fn add(&mut self, parent: &PathDigest, name: &[u8]) {
+        self.name_count += 1;
+        self.sum.add(&parent.child(name).0);
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Lanes([u64; 4]);
+
+impl Lanes {
+    fn add(&mut self, hash: &[u8; 32]) {
+        for (lane, bytes) in self.0.iter_mut().zip(hash.as_chunks::<8>().0) {
+            *lane = lane.wrapping_add(u64::from_le_bytes(*bytes));
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (lane, more) in self.0.iter_mut().zip(other.0) {
+            *lane = lane.wrapping_add(more);
+        }
+    }
+}
+
+fn update_bytes(hasher: &mut Hasher, bytes: &[u8]) {
+    hasher.update(&(bytes.len() as u64).to_le_bytes());
+    hasher.update(bytes);
+}
+
+fn update_time(hasher: &mut Hasher, time: Timestamp) {
+    hasher.update(&time.sec.to_le_bytes());
+    hasher.update(&time.nsec.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds `bytes` in pieces of `step`, giving zero pieces as counts.
+    fn in_steps(bytes: &[u8], step: usize) -> ContentDigest {
+        let mut hasher = ContentHasher::new();
+        for piece in bytes.chunks(step) {
+            if is_zero(piece) {
+                hasher.update_zeroes(piece.len() as u64);
+            } else {
+                hasher.update(piece);
+            }
+        }
+        hasher.finish()
+    }
+
+    #[test]
+    fn digest_does_not_depend_on_how_bytes_arrive() {
+        let mut bytes = vec![0u8; 5 * BLOCK_LEN + 77];
+        for at in [10, BLOCK_LEN + 1, 3 * BLOCK_LEN - 1, 5 * BLOCK_LEN + 70] {
+            bytes[at] = 1;
+        }
+        let whole = content_digest(&bytes);
+        for step in [1, 100, 4096, BLOCK_LEN - 1, BLOCK_LEN, 3 * BLOCK_LEN] {
+            assert_eq!(in_steps(&bytes, step), whole, "steps of {step}");
+        }
+        for changed in [0, BLOCK_LEN, 4 * BLOCK_LEN, 5 * BLOCK_LEN + 76] {
+            let mut other = bytes.clone();
+            other[changed] ^= 2;
+            assert_ne!(content_digest(&other), whole, "byte {changed}");
+        }
+    }
+
+    #[test]
+    fn digest_tells_lengths_of_zeroes_apart() {
+        let lens = [0, 1, 2, BLOCK_LEN - 1, BLOCK_LEN, BLOCK_LEN + 1, 2 * BLOCK_LEN];
+        let digests: Vec<_> = lens.iter().map(|&len| content_digest(&vec![0; len])).collect();
+        for (i, a) in digests.iter().enumerate() {
+            let mut hasher = ContentHasher::new();
+            hasher.update_zeroes(lens[i] as u64);
+            assert_eq!(hasher.finish(), *a);
+            assert!(digests[..i].iter().all(|b| b != a), "{}", lens[i]);
+        }
+    }
+
+    #[test]
+    fn digest_follows_its_definition() {
+        let mut bytes = vec![0u8; 4 * BLOCK_LEN];
+        bytes[0] = 9;
+        let mut runs = Vec::new();
+        runs.extend_from_slice(&1u64.to_le_bytes());
+        runs.extend_from_slice(&3u64.to_le_bytes());
+        let mut definition = shale_codec::hash(&bytes[..BLOCK_LEN]).as_bytes().to_vec();
+        definition.extend_from_slice(shale_codec::hash(&runs).as_bytes());
+        definition.extend_from_slice(&(4 * BLOCK_LEN as u64).to_le_bytes());
+        assert_eq!(content_digest(&bytes).0, *shale_codec::hash(&definition).as_bytes());
+    }
+
+    #[test]
+    fn tree_digest_ignores_order_and_sees_links() {
+        let record = InodeRecord {
+            kind: shale_format::InodeKind::Fifo,
+            permissions: 0o644,
+            uid: 1,
+            gid: 2,
+            link_count: 1,
+            mtime: Timestamp::default(),
+            atime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            btime: Timestamp::default(),
+            xattr_set: 0,
+            payload: 0,
+        };
+        let entry = |digest: &mut TreeDigest, name: &[u8]| {
+            digest.add_entry(&PathDigest::ROOT, name, &record, [], EntryPayload::None);
+        };
+        let (mut ab, mut ba, mut split) = Default::default();
+        entry(&mut ab, b"a");
+        entry(&mut ab, b"b");
+        entry(&mut ba, b"b");
+        entry(&mut ba, b"a");
+        assert_eq!(ab, ba);
+        entry(&mut split, b"a");
+        let mut other = TreeDigest::default();
+        entry(&mut other, b"b");
+        split.merge(&other);
+        assert_eq!(split, ab);
+        let mut group = LinkGroup::default();
+        group.add(&PathDigest::ROOT, b"a");
+        ab.add_links(&group);
+        assert_eq!(ab, ba, "one name is no link");
+        group.add(&PathDigest::ROOT, b"b");
+        ab.add_links(&group);
+        assert_ne!(ab, ba);
+    }
+}

@@ -1,0 +1,471 @@
+//! Reads contents: bytes, holes, zero runs and digest in one go.
+//!
+//! A file is read between two looks at its metadata. If kind, length, mtime or ctime differ, or
+//! bytes are missing, what was read is not what the file was at any one time: it is read again, up
+//! to [`ATTEMPTS_MAX`] times. Small files are read whole, by any thread; large ones in pieces, by
+//! the caller, see [`PieceSource`].
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use crate::ProblemKind;
+use crate::categorize::category_of;
+use crate::digest::{ContentDigest, ContentHasher, is_zero};
+use crate::scan::problem_kind;
+use crate::source::{ContentFile, Metadata, OpenContent};
+use shale_format::{Category, InodeKind};
+
+/// Files up to this length are read whole into memory.
+pub(crate) const SMALL_LEN_MAX: u64 = 1 << 20;
+/// How often a file is read before it is given up as changing: once, and three times again.
+pub(crate) const ATTEMPTS_MAX: u32 = 4;
+/// Aligned blocks of this length that are all zero begin a zero run. A run costs two rows of the
+/// table of extents, some ten bytes; a codec stores as many zeroes in about as much, but a reader
+/// has to decode them.
+pub(crate) const ZERO_BLOCK_LEN: usize = 4096;
+/// Bytes read at a time from large files. A multiple of the block of zeroes and of digests.
+const PIECE_LEN: usize = 1 << 20;
+
+/// A part of a content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// Bytes, at this range of the buffer.
+    Data(Range<usize>),
+    /// So many zero bytes that are data.
+    Zero(u64),
+    /// So many bytes of a hole.
+    Hole(u64),
+}
+
+/// A content read whole.
+#[derive(Debug)]
+pub(crate) struct SmallContent {
+    pub(crate) metadata: Metadata,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) holes: Vec<Range<u64>>,
+    pub(crate) digest: ContentDigest,
+    pub(crate) category: Category,
+    /// How often it was read again.
+    pub(crate) read_again: u64,
+}
+
+/// Why a content cannot be had in full.
+#[derive(Debug)]
+pub(crate) enum ReadFailure {
+    /// Reported by name.
+    Problem(ProblemKind),
+    /// The file became large meanwhile: read it as such.
+    Large,
+}
+
+impl From<io::Error> for ReadFailure {
+    fn from(error: io::Error) -> Self {
+        Self::Problem(problem_kind(&error))
+    }
+}
+
+/// Opens and reads a small file. `cancelled` is asked between attempts.
+pub(crate) fn read_small(
+    content: &dyn OpenContent,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<SmallContent, ReadFailure> {
+    for attempt in 0..ATTEMPTS_MAX {
+        if cancelled() {
+            break;
+        }
+        let mut file = content.open()?;
+        let before = file.metadata()?;
+        if before.kind != InodeKind::File {
+            return Err(ReadFailure::Problem(ProblemKind::Changed));
+        }
+        if before.len > SMALL_LEN_MAX {
+            return Err(ReadFailure::Large);
+        }
+        let (bytes, holes) = match read_whole(&mut *file, before.len) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
+            result => result?,
+        };
+        if is_same(&before, &file.metadata()?) {
+            let read_again = u64::from(attempt);
+            return Ok(SmallContent { read_again, ..small_content(before, bytes, holes) });
+        }
+    }
+    Err(ReadFailure::Problem(ProblemKind::Changed))
+}
+
+/// Looks whether a file can be opened, without reading it.
+pub(crate) fn probe(content: &dyn OpenContent) -> Result<(), ProblemKind> {
+    let mut file = content.open().map_err(|error| problem_kind(&error))?;
+    match file.metadata() {
+        Ok(metadata) if metadata.kind == InodeKind::File => Ok(()),
+        Ok(_) => Err(ProblemKind::Changed),
+        Err(error) => Err(problem_kind(&error)),
+    }
+}
+
+/// A content of bytes in memory.
+pub(crate) fn small_content(
+    metadata: Metadata,
+    bytes: Vec<u8>,
+    holes: Vec<Range<u64>>,
+) -> SmallContent {
+    let mut hasher = ContentHasher::new();
+    hasher.update(&bytes);
+    let mut runs = Vec::new();
+    let mut at = 0;
+    for hole in &holes {
+        split_runs(&bytes, at..hole.start as usize, &mut runs);
+        runs.push(Run::Hole(hole.end - hole.start));
+        at = hole.end as usize;
+    }
+    split_runs(&bytes, at..bytes.len(), &mut runs);
+    SmallContent {
+        metadata,
+        runs,
+        holes,
+        digest: hasher.finish(),
+        category: category_of(&bytes),
+        bytes,
+        read_again: 0,
+    }
+}
+
+/// Whether a file is still what it was.
+pub(crate) fn is_same(before: &Metadata, after: &Metadata) -> bool {
+    let key = |m: &Metadata| (m.kind, m.len, m.mtime, m.ctime);
+    key(before) == key(after)
+}
+
+fn read_whole(file: &mut dyn ContentFile, len: u64) -> io::Result<(Vec<u8>, Vec<Range<u64>>)> {
+    let mut bytes = vec![0; len as usize];
+    let mut holes = Vec::new();
+    let mut at = 0;
+    while let Some(data) = file.data_after(at, len)? {
+        push_hole(&mut holes, at..data.start);
+        read_exactly(file, data.start, &mut bytes[data.start as usize..data.end as usize])?;
+        at = data.end;
+    }
+    push_hole(&mut holes, at..len);
+    Ok((bytes, holes))
+}
+
+fn push_hole(holes: &mut Vec<Range<u64>>, hole: Range<u64>) {
+    if hole.is_empty() {
+        return;
+    }
+    match holes.last_mut() {
+        Some(last) if last.end == hole.start => last.end = hole.end,
+        _ => holes.push(hole),
+    }
+}
+
+/// Fails with `UnexpectedEof` if the file ends before `out` is full.
+fn read_exactly(file: &mut dyn ContentFile, mut offset: u64, mut out: &mut [u8]) -> io::Result<()> {
+    while !out.is_empty() {
+        match file.read_at(offset, out)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            len => {
+                offset += len as u64;
+                out = &mut out[len..];
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Cuts a range of data into bytes and zero runs. A run begins where a whole aligned block of
+/// zeroes is found, and takes all zeroes around it.
+pub(crate) fn split_runs(bytes: &[u8], range: Range<usize>, runs: &mut Vec<Run>) {
+    let mut data_start = range.start;
+    let mut at = range.start.next_multiple_of(ZERO_BLOCK_LEN);
+    while at + ZERO_BLOCK_LEN <= range.end {
+        if !is_zero(&bytes[at..at + ZERO_BLOCK_LEN]) {
+            at += ZERO_BLOCK_LEN;
+            continue;
+        }
+        let before = &bytes[data_start..at];
+        let start = data_start + before.iter().rposition(|&b| b != 0).map_or(0, |i| i + 1);
+        let mut end = at + ZERO_BLOCK_LEN;
+        while end + ZERO_BLOCK_LEN <= range.end && is_zero(&bytes[end..end + ZERO_BLOCK_LEN]) {
+            end += ZERO_BLOCK_LEN;
+        }
+        let rest = &bytes[end..range.end];
+        end += rest.iter().position(|&b| b != 0).unwrap_or(rest.len());
+        if data_start < start {
+            runs.push(Run::Data(data_start..start));
+        }
+        runs.push(Run::Zero((end - start) as u64));
+        data_start = end;
+        at = end.next_multiple_of(ZERO_BLOCK_LEN);
+    }
+    if data_start < range.end {
+        runs.push(Run::Data(data_start..range.end));
+    }
+}
+
+/// A large content that comes in pieces, from front to back.
+pub(crate) trait PieceSource {
+    /// The next part; `None` at the end. Fails with `UnexpectedEof` where bytes are missing.
+    fn next(&mut self) -> io::Result<Option<LargePiece<'_>>>;
+
+    /// After the end: what was read, or `None` if it changed meanwhile. Asked once.
+    fn finish(&mut self) -> io::Result<Option<Finished>>;
+}
+
+/// A part of a large content.
+pub(crate) enum LargePiece<'a> {
+    /// Bytes.
+    Data(&'a [u8]),
+    /// A hole.
+    Hole(u64),
+}
+
+/// Digest and holes of a large content.
+pub(crate) type Finished = (ContentDigest, Vec<Range<u64>>);
+
+/// A large file.
+pub(crate) struct LargeFile {
+    file: Box<dyn ContentFile>,
+    pub(crate) metadata: Metadata,
+    buffer: Vec<u8>,
+    at: u64,
+    /// End of the range of data that `at` lies in.
+    data_end: u64,
+    hasher: ContentHasher,
+    holes: Vec<Range<u64>>,
+}
+
+impl LargeFile {
+    /// Opens a file and takes its metadata.
+    pub(crate) fn open(content: &dyn OpenContent) -> Result<Self, ProblemKind> {
+        let mut file = content.open().map_err(|error| problem_kind(&error))?;
+        let metadata = file.metadata().map_err(|error| problem_kind(&error))?;
+        if metadata.kind != InodeKind::File {
+            return Err(ProblemKind::Changed);
+        }
+        Ok(Self::of_file(file, metadata))
+    }
+
+    /// A file that is open already.
+    pub(crate) fn of_file(file: Box<dyn ContentFile>, metadata: Metadata) -> Self {
+        Self {
+            file,
+            metadata,
+            buffer: Vec::new(),
+            at: 0,
+            data_end: 0,
+            hasher: ContentHasher::new(),
+            holes: Vec::new(),
+        }
+    }
+
+    /// The sample of the file, see [`sample_ranges`], at the cost of three reads.
+    pub(crate) fn sample(&mut self) -> io::Result<u64> {
+        let mut bytes = Vec::new();
+        for range in sample_ranges(self.metadata.len) {
+            let from = bytes.len();
+            bytes.resize(from + (range.end - range.start) as usize, 0);
+            read_exactly(&mut *self.file, range.start, &mut bytes[from..])?;
+        }
+        Ok(shale_codec::xxh3_64(&bytes))
+    }
+
+    /// Starts over from the front.
+    pub(crate) fn rewind(&mut self) {
+        self.at = 0;
+        self.data_end = 0;
+        self.hasher = ContentHasher::new();
+        self.holes.clear();
+    }
+}
+
+impl PieceSource for LargeFile {
+    fn next(&mut self) -> io::Result<Option<LargePiece<'_>>> {
+        let len = self.metadata.len;
+        if self.at >= len {
+            return Ok(None);
+        }
+        if self.at >= self.data_end {
+            let data = self.file.data_after(self.at, len)?.unwrap_or(len..len);
+            let data = data.start.clamp(self.at, len)..data.end.clamp(self.at, len);
+            self.data_end = data.end;
+            if data.start > self.at {
+                let hole = self.at..data.start;
+                let hole_len = hole.end - hole.start;
+                self.hasher.update_zeroes(hole_len);
+                self.at = hole.end;
+                push_hole(&mut self.holes, hole);
+                return Ok(Some(LargePiece::Hole(hole_len)));
+            }
+            // Neither data nor a hole would be no progress.
+            if self.data_end == self.at {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        // Pieces end at multiples of their length, so that they do not depend on holes before.
+        let piece_end = (self.at / PIECE_LEN as u64 + 1) * PIECE_LEN as u64;
+        let want = (piece_end.min(self.data_end) - self.at) as usize;
+        self.buffer.resize(want, 0);
+        read_exactly(&mut *self.file, self.at, &mut self.buffer)?;
+        self.hasher.update(&self.buffer);
+        self.at += want as u64;
+        Ok(Some(LargePiece::Data(&self.buffer)))
+    }
+
+    fn finish(&mut self) -> io::Result<Option<Finished>> {
+        let after = self.file.metadata()?;
+        let digest = std::mem::take(&mut self.hasher).finish();
+        let holes = std::mem::take(&mut self.holes);
+        Ok(is_same(&self.metadata, &after).then_some((digest, holes)))
+    }
+}
+
+/// A large content that can be read only once. Keeps the bytes of its sample.
+pub(crate) struct LargeReader {
+    reader: Box<dyn Read + Send>,
+    len: u64,
+    holes: Vec<Range<u64>>,
+    at: u64,
+    buffer: Vec<u8>,
+    hasher: ContentHasher,
+    sample: Vec<u8>,
+}
+
+impl LargeReader {
+    /// A reader that yields `len` bytes, those of `holes` as zeroes.
+    pub(crate) fn new(reader: Box<dyn Read + Send>, len: u64, holes: Vec<Range<u64>>) -> Self {
+        let hasher = ContentHasher::new();
+        Self { reader, len, holes, at: 0, buffer: Vec::new(), hasher, sample: Vec::new() }
+    }
+
+    /// Length of the content.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Holes of the content.
+    pub(crate) fn holes(&self) -> &[Range<u64>] {
+        &self.holes
+    }
+
+    /// After the end: the sample that a file of these bytes would have.
+    pub(crate) fn sample(&self) -> u64 {
+        shale_codec::xxh3_64(&self.sample)
+    }
+
+    /// Reads the next `want` bytes into the buffer and keeps what belongs to the sample.
+    fn read(&mut self, want: usize) -> io::Result<()> {
+        self.buffer.resize(want, 0);
+        self.reader.read_exact(&mut self.buffer)?;
+        let end = self.at + want as u64;
+        for range in sample_ranges(self.len) {
+            let part = range.start.max(self.at)..range.end.min(end);
+            if part.start < part.end {
+                let part = (part.start - self.at) as usize..(part.end - self.at) as usize;
+                self.sample.extend_from_slice(&self.buffer[part]);
+            }
+        }
+        self.at = end;
+        Ok(())
+    }
+}
+
+impl PieceSource for LargeReader {
+    fn next(&mut self) -> io::Result<Option<LargePiece<'_>>> {
+        let piece_end = (self.at / PIECE_LEN as u64 + 1) * PIECE_LEN as u64;
+        let hole = self.holes.iter().find(|hole| hole.end > self.at);
+        let in_hole = hole.is_some_and(|hole| hole.start <= self.at);
+        let end = match hole {
+            Some(hole) if in_hole => hole.end,
+            Some(hole) => hole.start,
+            None => self.len,
+        };
+        let want = (end.min(self.len).min(piece_end) - self.at) as usize;
+        if want == 0 {
+            return Ok(None);
+        }
+        self.read(want)?;
+        if in_hole {
+            self.hasher.update_zeroes(want as u64);
+            return Ok(Some(LargePiece::Hole(want as u64)));
+        }
+        self.hasher.update(&self.buffer);
+        Ok(Some(LargePiece::Data(&self.buffer)))
+    }
+
+    fn finish(&mut self) -> io::Result<Option<Finished>> {
+        Ok(Some((std::mem::take(&mut self.hasher).finish(), self.holes.clone())))
+    }
+}
+
+/// First, middle and last bytes of a large content: contents of one length that differ in a hash
+/// of them are different.
+fn sample_ranges(len: u64) -> [Range<u64>; 3] {
+    const SAMPLE_LEN: u64 = 16 << 10;
+    // Large contents are longer than three samples, so the ranges ascend and do not touch.
+    debug_assert!(len > SMALL_LEN_MAX);
+    let middle = len / 2;
+    [0..SAMPLE_LEN, middle..middle + SAMPLE_LEN, len - SAMPLE_LEN..len]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_runs_take_all_zeroes_around_a_block() {
+        let mut bytes = vec![1u8; 5 * ZERO_BLOCK_LEN + 100];
+        let zeroes = ZERO_BLOCK_LEN - 10..3 * ZERO_BLOCK_LEN + 20;
+        bytes[zeroes.clone()].fill(0);
+        let mut runs = Vec::new();
+        split_runs(&bytes, 0..bytes.len(), &mut runs);
+        assert_eq!(
+            runs,
+            [
+                Run::Data(0..zeroes.start),
+                Run::Zero(zeroes.len() as u64),
+                Run::Data(zeroes.end..bytes.len())
+            ]
+        );
+        runs.clear();
+        split_runs(&vec![0; 2 * ZERO_BLOCK_LEN + 5], 0..2 * ZERO_BLOCK_LEN + 5, &mut runs);
+        assert_eq!(runs, [Run::Zero(2 * ZERO_BLOCK_LEN as u64 + 5)]);
+        runs.clear();
+        // Fewer than a block: not worth a row.
+        split_runs(&[0; 100], 0..100, &mut runs);
+        assert_eq!(runs, [Run::Data(0..100)]);
+    }
+
+    #[test]
+    fn runs_cover_every_byte_once() {
+        let mut state = 1u64;
+        for round in 0..200 {
+            let mut bytes = vec![0u8; 40_000 + round];
+            for _ in 0..round % 7 {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let at = (state >> 33) as usize % bytes.len();
+                bytes[at] = 1;
+            }
+            let range = round..bytes.len() - round / 2;
+            let mut runs = Vec::new();
+            split_runs(&bytes, range.clone(), &mut runs);
+            let mut at = range.start;
+            for run in &runs {
+                match run {
+                    Run::Data(data) => {
+                        assert_eq!(data.start, at);
+                        at = data.end;
+                    }
+                    Run::Zero(len) => {
+                        assert!(*len as usize >= ZERO_BLOCK_LEN);
+                        assert!(is_zero(&bytes[at..at + *len as usize]));
+                        at += *len as usize;
+                    }
+                    Run::Hole(_) => unreachable!(),
+                }
+            }
+            assert_eq!(at, range.end);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The choice of references: which frames each frame is compressed against.
+//!
+//! Input: every frame's sketch (see [`crate::sketch`]) and length. Output: for each frame at most K frames of
+//! strictly smaller depth. Chosen over all sketches before anything is compressed, because a
+//! choice made while streaming wastes the depth: early frames hit the bound and later ones find nothing to refer to.
+//!
+//! 1. **Roots.** A lazy greedy cover picks frames whose fingerprints are shared most and not provided yet by a
+//!    picked one; a frame that would mostly repeat what is provided pays for it ([`Settings::penalty`]).
+//!    The same again among the picked, `depth_max` times: the last picked are the roots (depth 0).
+//! 2. **References.** Each frame takes, greedily, the frames of smaller depth that share most of its
+//!    fingerprints not covered yet, while they are worth their bytes and the plain bytes that
+//!    must be decoded for the frame (its *closure*) stay within `closure_bytes_max`.
+//!
+//! Deterministic: ties go to the smaller frame index; no hashing of addresses, no threads.
+//! Memory: 24 bytes a fingerprint at the peak, plus 64 bytes a frame.
+//! Time: a sort of the fingerprints plus a few passes over their postings (each at most `sharer_count_max` long).
+
+pub mod cover;
+pub mod postings;
+
+use postings::Postings;
+
+/// Bounds and prices.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// Most references of one frame (K), at most 16.
+    pub reference_count_max: usize,
+    /// Largest depth, at most 8.
+    pub depth_max: u32,
+    /// Most plain bytes decoded before a frame can be: all references of references, each counted once.
+    pub closure_bytes_max: u64,
+    /// What a shared fingerprint that a root repeats costs, against one that it provides to another frame.
+    pub penalty: f32,
+    /// Least share of the frame's own fingerprints a reference must add.
+    pub gain_share_min: f32,
+    /// Fingerprints in more frames than this say nothing and are dropped.
+    pub sharer_count_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            reference_count_max: 4,
+            depth_max: 2,
+            closure_bytes_max: 2 << 20,
+            penalty: 0.3,
+            gain_share_min: 0.01,
+            sharer_count_max: 128,
+        }
+    }
+}
+
+/// The graph: frame -> references.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Graph {
+    /// One past the last reference of each frame, in `references`; frame 0 begins at 0.
+    pub reference_ends: Vec<u32>,
+    /// References in the order in which they form the prefix: the most similar last, next to the frame's bytes.
+    pub references: Vec<u32>,
+    /// Depth of each frame: 0 without references, otherwise one more than its deepest reference.
+    pub depths: Vec<u8>,
+}
+
+impl Graph {
+    /// The references of one frame.
+    pub fn of(&self, frame: usize) -> &[u32] {
+        let begin = frame.checked_sub(1).map_or(0, |f| self.reference_ends[f] as usize);
+        &self.references[begin..self.reference_ends[frame] as usize]
+    }
+}
+
+/// Chooses references. `pairs` are (fingerprint, frame) of all frames, in any order, without repeats;
+/// `frame_lens` the plain length of each frame.
+pub fn choose(mut pairs: Vec<(u64, u32)>, frame_lens: &[u32], settings: &Settings) -> Graph {
+    pairs.sort_unstable();
+    let postings = Postings::new(&pairs, frame_lens.len(), settings.sharer_count_max);
+    drop(pairs);
+    let classes = cover::classes(&postings, settings);
+    cover::assign(&postings, frame_lens, &classes, settings)
+}

@@ -1,0 +1,51 @@
+//! Ties the choice of references (see [`crate::sketch`] and [`crate::refer`]) into the pipeline.
+
+use crate::levels::ReferenceLimits;
+use crate::reference::{Choice, Referrer, Sketches};
+use crate::{refer, sketch};
+
+/// One window in 2^6 bytes is sampled, until there are too many, see [`Sketches`].
+const RATE_LOG2: u32 = 6;
+
+/// Chooses by a greedy cover of fingerprints.
+#[derive(Debug)]
+pub(crate) struct Cover {
+    limits: ReferenceLimits,
+    settings: refer::Settings,
+}
+
+impl Cover {
+    pub(crate) fn new(limits: ReferenceLimits) -> Self {
+        let settings = refer::Settings {
+            reference_count_max: usize::from(limits.count_max),
+            depth_max: u32::from(limits.depth_max),
+            closure_bytes_max: limits.closure_bytes_max,
+            ..refer::Settings::default()
+        };
+        Self { limits, settings }
+    }
+}
+
+impl Referrer for Cover {
+    fn sketch(&self, plain: &[u8]) -> Vec<u64> {
+        let mut prints = Vec::new();
+        sketch::sketch_of(plain, RATE_LOG2, &mut prints);
+        prints
+    }
+
+    fn choose(&self, sketches: Sketches, plain_lens: &[u32]) -> Choice {
+        let frames = 0..sketches.frame_count();
+        let pairs = frames
+            .flat_map(|frame| sketches.of(frame).iter().map(move |&print| (print, frame as u32)))
+            .collect();
+        drop(sketches);
+        let graph = refer::choose(pairs, plain_lens, &self.settings);
+        let mut choice = Choice::default();
+        (0..plain_lens.len()).for_each(|frame| choice.push(graph.of(frame)));
+        choice
+    }
+
+    fn limits(&self) -> ReferenceLimits {
+        self.limits
+    }
+}

@@ -1,0 +1,201 @@
+//! Walks a tree: every directory is listed once, by whichever thread is free.
+//!
+//! Directories that wait lie on one stack, the deepest on top, so few wait at a time in a deep
+//! tree. Each is opened by its path when its turn comes and closed before the next: a thread
+//! holds one descriptor. Which thread lists which directory changes nothing in the result.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::AtFlags;
+use shale_codec::Hasher;
+
+use super::beneath::{Beneath, retry};
+use super::list::{self, ListOptions, Lister, Listing, NONE, STATX_MASK, hash_metadata};
+use super::xattrs::{XattrReader, XattrSets, hash_xattrs};
+use super::{DirectorySource, ScanOptions};
+use crate::{Problem, ProblemKind, Progress, WriteError};
+
+/// A directory that waits.
+struct Task {
+    listing_index: u32,
+    path: Box<[u8]>,
+}
+
+/// What the threads share.
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    listings: Mutex<Vec<Option<Digested>>>,
+    xattr_sets: Mutex<XattrSets>,
+    problems: Mutex<Vec<Problem>>,
+}
+
+/// A listing and its digest.
+type Digested = (Listing, [u8; 32]);
+
+#[derive(Default)]
+struct Queue {
+    tasks: Vec<Task>,
+    /// Threads that may still add tasks.
+    busy: usize,
+    cancelled: bool,
+}
+
+pub(super) fn walk(
+    root: &Path,
+    options: &ScanOptions,
+    progress: &dyn Progress,
+) -> Result<DirectorySource, WriteError> {
+    let root_error = |error| {
+        let path = std::os::unix::ffi::OsStrExt::as_bytes(root.as_os_str()).to_vec();
+        WriteError::Source { path, error }
+    };
+    let beneath = Beneath::open_root(root).map_err(root_error)?;
+    let statx = retry(|| rustix::fs::statx(beneath.root(), "", AtFlags::EMPTY_PATH, STATX_MASK))
+        .map_err(|errno| root_error(errno.into()))?;
+    let metadata = list::metadata(&statx)
+        .ok_or_else(|| root_error(std::io::ErrorKind::NotADirectory.into()))?;
+    let device = list::link_id(&statx).device;
+    let xattrs: Arc<[_]> =
+        XattrReader::new(&beneath).of_directory(beneath.root()).map_err(root_error)?.into();
+
+    let shared = Shared::default();
+    lock(&shared.listings).push(None);
+    lock(&shared.queue).tasks.push(Task { listing_index: 0, path: Box::default() });
+    let cancelled = || options.cancel.as_ref().is_some_and(|cancel| cancel.load(Ordering::Relaxed));
+    let worker = || {
+        let options = ListOptions {
+            excluded: &options.excluded,
+            cancelled: &cancelled,
+            device: options.one_file_system.then_some(device),
+            times_kept: options.times_kept,
+        };
+        shared.work(Lister::new(&beneath, options), progress, &cancelled);
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..crate::budget::thread_count(options.threads) {
+            scope.spawn(worker);
+        }
+        worker();
+    });
+    if lock(&shared.queue).cancelled {
+        return Err(WriteError::Cancelled);
+    }
+    shared.finish(beneath, metadata, xattrs, options)
+}
+
+impl Shared {
+    /// Lists directories until none waits and no thread can add one.
+    fn work(&self, mut lister: Lister, progress: &dyn Progress, cancelled: &dyn Fn() -> bool) {
+        while let Some(task) = self.next(cancelled) {
+            self.list(&mut lister, &task, progress);
+            lock(&self.queue).busy -= 1;
+            self.changed.notify_all();
+        }
+    }
+
+    fn next(&self, cancelled: &dyn Fn() -> bool) -> Option<Task> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if queue.cancelled || cancelled() {
+                queue.cancelled = true;
+                self.changed.notify_all();
+                return None;
+            }
+            if let Some(task) = queue.tasks.pop() {
+                queue.busy += 1;
+                return Some(task);
+            }
+            if queue.busy == 0 {
+                return None;
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn list(&self, lister: &mut Lister, task: &Task, progress: &dyn Progress) {
+        let listed = lister.list(&task.path, |xattrs| lock(&self.xattr_sets).intern(xattrs));
+        let mut listed = match listed {
+            Ok(listed) => listed,
+            Err(error) => {
+                let kind = list::problem_kind(&error);
+                lock(&self.problems).push(Problem { path: task.path.to_vec(), kind });
+                return;
+            }
+        };
+        let digest = listed.listing.digest(&lock(&self.xattr_sets), lister.times_kept());
+        progress.found(listed.listing.nodes.len() as u64, listed.file_bytes);
+        let mut tasks = Vec::with_capacity(listed.directories.len());
+        {
+            let mut listings = lock(&self.listings);
+            for &index in &listed.directories {
+                let path =
+                    list::join(&task.path, listed.listing.name(&listed.listing.nodes[index]));
+                if listings.len() >= NONE as usize {
+                    let kind = ProblemKind::Limit("more than 2^32 directories".to_owned());
+                    listed.problems.push(Problem { path, kind });
+                    continue;
+                }
+                listed.listing.nodes[index].body = listings.len() as u32;
+                listings.push(None);
+                let listing_index = listed.listing.nodes[index].body;
+                tasks.push(Task { listing_index, path: path.into() });
+            }
+            listings[task.listing_index as usize] = Some((listed.listing, digest));
+        }
+        if !listed.problems.is_empty() {
+            lock(&self.problems).append(&mut listed.problems);
+        }
+        // The first by name on top: contents are then read in nearly the order of listing.
+        tasks.reverse();
+        lock(&self.queue).tasks.append(&mut tasks);
+    }
+
+    fn finish(
+        self,
+        beneath: Beneath,
+        metadata: crate::source::Metadata,
+        xattrs: Arc<[crate::source::Xattr]>,
+        options: &ScanOptions,
+    ) -> Result<DirectorySource, WriteError> {
+        let listings = self.listings.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut xattr_sets = self.xattr_sets.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut problems = self.problems.into_inner().unwrap_or_else(PoisonError::into_inner);
+        problems.sort_by(|a, b| a.path.cmp(&b.path));
+        xattr_sets.seal();
+
+        // The seed takes up the listings in the order of the walk by names, not of the threads.
+        let mut hasher = Hasher::new();
+        hash_metadata(&mut hasher, &metadata, options.times_kept);
+        hash_xattrs(&mut hasher, &xattrs);
+        let mut waiting = vec![0u32];
+        while let Some(index) = waiting.pop() {
+            let Some(Some((listing, digest))) = listings.get(index as usize) else {
+                hasher.update(b"unreadable");
+                continue;
+            };
+            hasher.update(digest);
+            let directories =
+                listing.nodes.iter().rev().filter(|n| n.is_walked_directory()).map(|n| n.body);
+            waiting.extend(directories);
+        }
+        Ok(DirectorySource {
+            beneath: Arc::new(beneath),
+            root: Some((metadata, xattrs)),
+            listings: listings.into_iter().map(|l| l.map(|(listing, _)| listing)).collect(),
+            xattr_sets,
+            problems,
+            seed: *hasher.finalize().as_bytes(),
+            stack: Vec::new(),
+            path: Vec::new(),
+        })
+    }
+}
+
+/// A thread that panicked ends the program with its own message; what it held is not worse.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,217 @@
+//! The bounded index of anchors: from the hash of a window to where in the stream it ended.
+//!
+//! An open-addressed table of 12-byte slots (32 bits of hash, 58 bits of stream position and 6 bits of rank, how
+//! rare the anchor is), at most three quarters full: 16 bytes an anchor. It grows by doubling up to its
+//! budget; then anchors of the lowest rank are dropped in place and the step doubles: a bigger image
+//! is searched with a coarser net, deterministically. The index holds hints, not facts: callers compare bytes.
+
+/// Longest window a caller may hash.
+pub const WINDOW_LEN_MAX: u32 = 1024;
+
+const RANK_BITS: u32 = 6;
+const POSITION_MAX: u64 = (1 << (64 - RANK_BITS)) - 1;
+/// Slots tried before a key counts as absent. Bounds the cost of a lookup whatever the data.
+const PROBE_MAX: usize = 32;
+/// Candidates kept for one key.
+pub const CANDIDATE_MAX: usize = 4;
+/// The smallest step: one anchor in 16 bytes.
+const STEP_LOG2_MIN: u32 = 4;
+const SLOT_LEN: u64 = 12;
+const SLOT_COUNT_START: u64 = 8 << 10;
+
+/// The gear table: 256 fixed pseudo-random words (splitmix64 of the byte value).
+pub static GEAR: [u64; 256] = gear_table();
+
+const fn gear_table() -> [u64; 256] {
+    let mut table = [0u64; 256];
+    let mut i = 0;
+    while i < 256 {
+        let mut z = (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        table[i] = z ^ (z >> 31);
+        i += 1;
+    }
+    table
+}
+
+/// A 32-bit hash of a window. Never 0.
+pub fn key_of(window: &[u8]) -> u32 {
+    ((key_of64(window) >> 32) as u32).max(1)
+}
+
+/// A 64-bit hash of a window: multiply-fold over 8-byte words.
+pub fn key_of64(window: &[u8]) -> u64 {
+    let mut hash = 0x243F_6A88_85A3_08D3 ^ window.len() as u64;
+    let (words, rest) = window.as_chunks::<8>();
+    for word in words {
+        hash = fold(hash ^ u64::from_le_bytes(*word), 0x9E37_79B9_7F4A_7C15);
+    }
+    for &byte in rest {
+        hash = fold(hash ^ u64::from(byte), 0xD6E8_FEB8_6659_FD93);
+    }
+    fold(hash, 0xA076_1D64_78BD_642F)
+}
+
+fn fold(a: u64, b: u64) -> u64 {
+    let wide = u128::from(a) * u128::from(b);
+    (wide as u64) ^ ((wide >> 64) as u64)
+}
+
+/// The table. Memory: 12 bytes for the largest power of two of slots within the budget (half as much
+/// again for the moment in which it grows).
+pub struct AnchorIndex {
+    /// 0: empty.
+    keys: Vec<u32>,
+    /// Position << RANK_BITS | rank.
+    values: Vec<u64>,
+    slot_count_max: usize,
+    used: usize,
+    step_log2: u32,
+}
+
+impl AnchorIndex {
+    /// An empty index that never takes more than `bytes_max` (at least 96 KiB) once grown.
+    pub fn new(bytes_max: u64) -> Self {
+        let slots = (bytes_max / SLOT_LEN).clamp(SLOT_COUNT_START, 1 << 32);
+        let slot_count_max = 1usize << slots.ilog2();
+        let start = SLOT_COUNT_START as usize;
+        Self {
+            keys: vec![0; start],
+            values: vec![0; start],
+            slot_count_max,
+            used: 0,
+            step_log2: STEP_LOG2_MIN,
+        }
+    }
+
+    /// log2 of the step anchors must have to be kept now.
+    pub fn step_log2(&self) -> u32 {
+        self.step_log2
+    }
+
+    /// Anchors held.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Positions at which a window with this key may have ended, oldest first, at most four. One cache miss as a rule.
+    pub fn candidates(&self, key: u32) -> Candidates {
+        let mut found = Candidates { positions: [0; CANDIDATE_MAX], len: 0, next: 0 };
+        let mask = self.keys.len() - 1;
+        let mut at = self.home(key);
+        for _ in 0..PROBE_MAX {
+            if self.keys[at] == 0 {
+                break;
+            }
+            if self.keys[at] == key {
+                found.positions[found.len] = self.values[at] >> RANK_BITS;
+                found.len += 1;
+                if found.len == CANDIDATE_MAX {
+                    break;
+                }
+            }
+            at = (at + 1) & mask;
+        }
+        found
+    }
+
+    /// Remembers that a window with this key ended at `position`. `gear` is the hash that made it an
+    /// anchor. Ignored when the key has its share of slots or the anchor is below the current step.
+    pub fn insert(&mut self, key: u32, gear: u64, position: u64) {
+        let rank = gear.leading_zeros().min((1 << RANK_BITS) - 1);
+        if position > POSITION_MAX || key == 0 || rank < self.step_log2 {
+            return;
+        }
+        self.place(key, position << RANK_BITS | u64::from(rank));
+        if self.used > self.keys.len() / 4 * 3 {
+            if self.keys.len() < self.slot_count_max {
+                self.grow();
+            } else {
+                self.thin();
+            }
+        }
+    }
+
+    fn home(&self, key: u32) -> usize {
+        // The top bits, so that doubling the table keeps neighbours together.
+        (u64::from(key) * self.keys.len() as u64 >> 32) as usize
+    }
+
+    fn place(&mut self, key: u32, value: u64) {
+        let mask = self.keys.len() - 1;
+        let mut at = self.home(key);
+        let mut same = 0;
+        for _ in 0..PROBE_MAX {
+            if self.keys[at] == 0 {
+                self.keys[at] = key;
+                self.values[at] = value;
+                self.used += 1;
+                return;
+            }
+            if self.keys[at] == key {
+                same += 1;
+                if same == CANDIDATE_MAX {
+                    return;
+                }
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn grow(&mut self) {
+        let len = self.keys.len() * 2;
+        let keys = std::mem::replace(&mut self.keys, vec![0; len]);
+        let values = std::mem::replace(&mut self.values, vec![0; len]);
+        self.used = 0;
+        for (key, value) in keys.into_iter().zip(values).filter(|&(key, _)| key != 0) {
+            self.place(key, value);
+        }
+    }
+
+    /// Drops the anchors of the lowest rank in place, until the table is at most half full.
+    fn thin(&mut self) {
+        while self.used > self.keys.len() / 2 {
+            self.step_log2 += 1;
+            // Begin behind an empty slot, so that every cluster is met from its head: an entry taken
+            // out and placed again then lands where it was or nearer to its home.
+            let len = self.keys.len();
+            let Some(begin) = self.keys.iter().position(|&key| key == 0) else { return };
+            for i in 1..=len {
+                let at = (begin + i) & (len - 1);
+                let key = std::mem::take(&mut self.keys[at]);
+                if key != 0 {
+                    self.used -= 1;
+                    let value = self.values[at];
+                    if value as u32 & ((1 << RANK_BITS) - 1) >= self.step_log2 {
+                        self.place(key, value);
+                    }
+                }
+            }
+            if self.step_log2 >= (1 << RANK_BITS) - 1 {
+                return;
+            }
+        }
+    }
+}
+
+/// The positions of one lookup.
+pub struct Candidates {
+    positions: [u64; CANDIDATE_MAX],
+    len: usize,
+    next: usize,
+}
+
+impl Iterator for Candidates {
+    type Item = u64;
+    fn next(&mut self) -> Option<u64> {
+        let item = *self.positions[..self.len].get(self.next)?;
+        self.next += 1;
+        Some(item)
+    }
+}

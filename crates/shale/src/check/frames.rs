@@ -1,0 +1,397 @@
+//! Every frame decoded once, in parallel, and compared with both its sums.
+//!
+//! Workers take frames in order. A frame that others refer to stays in a cache until the last of
+//! them is done, or until the cache is over its budget; then it is decoded again when needed. A
+//! worker that needs a frame another one is decoding waits for it; since depth goes down along
+//! references, workers never wait in a circle.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use shale_codec::{Codec, Decoder, Filter, xxh3_64};
+use shale_format::limits::{FRAME_PLAIN_LEN_MAX, PREFIX_LEN_MAX};
+use shale_format::schema::{frames, references};
+use shale_format::{FrameRecord, Root};
+use shale_table::{Cursor, Table};
+
+use super::rows::{Shared, record};
+use super::store::{PageFault, Store, TablePages};
+use super::{Checked, Context};
+use crate::error::Error;
+use crate::threads::thread_count;
+
+/// Frames a worker takes at once: few, so that neighbours are decoded at about the same time and
+/// find each other's references; not one, so that the counter is no bottleneck.
+const FRAMES_TAKEN: u64 = 8;
+
+/// Checks all frames and returns those that do not decode.
+pub(super) fn check(
+    context: &Context<'_>,
+    root: &Root,
+    shared: &Shared<'_>,
+    checked: &mut Checked,
+) -> Result<BTreeSet<u64>, Error> {
+    let Some(frame_count) = shared.frame_count else {
+        let what = "no frame was checked, as their table is damaged";
+        context.findings.add("table frames", None, what);
+        return Ok(BTreeSet::new());
+    };
+    // Frames cannot overlap (checked with their table), so this is bounded by the image.
+    let Ok(len) = usize::try_from(frame_count) else {
+        return Err(Error::Check(format!("{frame_count} frames do not fit memory")));
+    };
+    let mut uses: Vec<AtomicU32> = Vec::new();
+    if uses.try_reserve_exact(len).is_err() {
+        return Err(Error::Check(format!("no memory to check {frame_count} frames")));
+    }
+    uses.resize_with(len, AtomicU32::default);
+    if let Err(fault) = count_uses(context, root, &uses) {
+        context.findings.add("table references", None, fault.0);
+    }
+    let work = Work {
+        context,
+        root,
+        frame_count,
+        next: AtomicU64::new(0),
+        uses,
+        cache: Mutex::new(Cache::default()),
+        arrived: Condvar::new(),
+        damaged: Mutex::new(BTreeSet::new()),
+        stop: AtomicBool::new(false),
+        frames: AtomicU64::new(0),
+        stored_bytes: AtomicU64::new(0),
+        plain_bytes: AtomicU64::new(0),
+        decoded: AtomicU64::new(0),
+    };
+    context.progress.found(frame_count, plain_total(context, root));
+    let threads = thread_count(context.options.threads);
+    let results: Vec<Result<(), PageFault>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work.run())).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    context.check_cancel()?;
+    for fault in results.into_iter().filter_map(Result::err) {
+        context.findings.add("table frames", None, fault.0);
+    }
+    checked.frames += work.frames.into_inner();
+    checked.stored_bytes += work.stored_bytes.into_inner();
+    checked.plain_bytes += work.plain_bytes.into_inner();
+    checked.frames_decoded += work.decoded.into_inner();
+    Ok(work.damaged.into_inner().unwrap_or_else(|e| e.into_inner()))
+}
+
+fn plain_total(context: &Context<'_>, root: &Root) -> u64 {
+    let pages = TablePages::new(&context.store, &root.frames).ok();
+    pages
+        .as_ref()
+        .and_then(|pages| Table::new(root.frames, &frames::SCHEMA, pages).ok())
+        .and_then(|table| table.u64(frames::PLAIN_START, table.row_count().checked_sub(1)?).ok())
+        .unwrap_or_default()
+}
+
+/// How often each frame is referred to.
+fn count_uses(
+    context: &Context<'_>,
+    root: &Root,
+    uses: &[AtomicU32],
+) -> Result<(), PageFault> {
+    let pages = TablePages::new(&context.store, &root.references)?;
+    let table = Table::new(root.references, &references::SCHEMA, &pages)?;
+    let mut rows = table.cursor();
+    for row in 0..table.row_count() {
+        let frame = rows.u64(references::FRAME, row)?;
+        if let Some(uses) = usize::try_from(frame).ok().and_then(|frame| uses.get(frame)) {
+            uses.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+struct Work<'a> {
+    context: &'a Context<'a>,
+    root: &'a Root,
+    frame_count: u64,
+    next: AtomicU64,
+    /// References to each frame that are still to be used.
+    uses: Vec<AtomicU32>,
+    cache: Mutex<Cache>,
+    arrived: Condvar,
+    damaged: Mutex<BTreeSet<u64>>,
+    stop: AtomicBool,
+    frames: AtomicU64,
+    stored_bytes: AtomicU64,
+    plain_bytes: AtomicU64,
+    decoded: AtomicU64,
+}
+
+#[derive(Default)]
+struct Cache {
+    slots: HashMap<u64, Slot>,
+    /// Kept frames in the order of keeping; some may be gone.
+    order: VecDeque<u64>,
+    bytes: u64,
+    /// Frames that were decoded before their turn, and need not be decoded in it.
+    ahead: BTreeSet<u64>,
+}
+
+enum Slot {
+    /// A worker is decoding it.
+    Busy,
+    Kept(Arc<Vec<u8>>),
+}
+
+/// A frame's plain bytes, or that it has none.
+type Plain = Result<Arc<Vec<u8>>, ()>;
+
+/// What a worker owns.
+struct Tools<'t, 's> {
+    records: Cursor<'t, TablePages<'s>>,
+    references: Option<Cursor<'t, TablePages<'s>>>,
+    decoder: Decoder,
+    stored: Vec<u8>,
+}
+
+impl Work<'_> {
+    fn run(&self) -> Result<(), PageFault> {
+        let store: &Store = &self.context.store;
+        let frame_pages = TablePages::new(store, &self.root.frames)?;
+        let frame_table = Table::new(self.root.frames, &frames::SCHEMA, &frame_pages)?;
+        let reference_pages = TablePages::new(store, &self.root.references)?;
+        let reference_table =
+            Table::new(self.root.references, &references::SCHEMA, &reference_pages)?;
+        let mut tools = Tools {
+            records: frame_table.cursor(),
+            references: (reference_table.row_count() > 0).then(|| reference_table.cursor()),
+            decoder: Decoder::new(),
+            stored: Vec::new(),
+        };
+        loop {
+            let first = self.next.fetch_add(FRAMES_TAKEN, Ordering::Relaxed);
+            if first >= self.frame_count || self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if self.context.check_cancel().is_err() {
+                self.stop.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+            for frame in first..(first + FRAMES_TAKEN).min(self.frame_count) {
+                let done = self.lock().ahead.remove(&frame);
+                let record = match record(&mut tools.records, frame) {
+                    Ok(record) => record,
+                    Err(fault) => {
+                        self.damage(frame, None, fault.0);
+                        continue;
+                    }
+                };
+                if !done && !self.is_damaged(frame) {
+                    if self.context.options.decode {
+                        let _ = self.get(frame, true, &mut tools);
+                    } else if let Err(what) = self.read_stored(&record, &mut tools.stored) {
+                        self.damage(frame, Some(record.stored_offset), what);
+                    }
+                }
+                self.frames.fetch_add(1, Ordering::Relaxed);
+                self.stored_bytes.fetch_add(record.stored_len, Ordering::Relaxed);
+                self.context.progress.done(1, record.plain_len);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn is_damaged(&self, frame: u64) -> bool {
+        self.damaged.lock().unwrap_or_else(|e| e.into_inner()).contains(&frame)
+    }
+
+    fn damage(&self, frame: u64, offset: Option<u64>, what: String) {
+        let is_new = self.damaged.lock().unwrap_or_else(|e| e.into_inner()).insert(frame);
+        if is_new {
+            self.context.findings.add(format!("frame {frame}"), offset, what);
+        }
+    }
+
+    /// The plain bytes of a frame: kept, waited for, or decoded. `is_turn` tells a frame decoded
+    /// in its turn from one decoded because another refers to it.
+    fn get(&self, frame: u64, is_turn: bool, tools: &mut Tools<'_, '_>) -> Plain {
+        {
+            let mut cache = self.lock();
+            loop {
+                match cache.slots.get(&frame) {
+                    Some(Slot::Kept(plain)) => return Ok(Arc::clone(plain)),
+                    Some(Slot::Busy) => {
+                        cache = self.arrived.wait(cache).unwrap_or_else(|e| e.into_inner());
+                    }
+                    None => break,
+                }
+            }
+            if self.is_damaged(frame) {
+                return Err(());
+            }
+            cache.slots.insert(frame, Slot::Busy);
+        }
+        let plain = self.decode(frame, tools);
+        let mut cache = self.lock();
+        cache.slots.remove(&frame);
+        if !is_turn && frame >= self.next.load(Ordering::Relaxed) {
+            cache.ahead.insert(frame);
+        }
+        if let Ok(plain) = &plain
+            && self.uses(frame) > 0
+        {
+            cache.keep(frame, plain, self.context.options.cache_bytes_max);
+        }
+        drop(cache);
+        self.arrived.notify_all();
+        plain
+    }
+
+    fn uses(&self, frame: u64) -> u32 {
+        let uses = usize::try_from(frame).ok().and_then(|frame| self.uses.get(frame));
+        uses.map_or(0, |uses| uses.load(Ordering::Relaxed))
+    }
+
+    /// One use of a frame is over; after the last it is not kept any more.
+    fn used(&self, frame: u64) {
+        let Some(uses) = usize::try_from(frame).ok().and_then(|frame| self.uses.get(frame)) else {
+            return;
+        };
+        let before = uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        if before == Ok(1) {
+            self.lock().forget(frame);
+        }
+    }
+
+    fn decode(&self, frame: u64, tools: &mut Tools<'_, '_>) -> Plain {
+        let record = record(&mut tools.records, frame)
+            .map_err(|fault| self.damage(frame, None, fault.0))?;
+        let mut below = Vec::new();
+        if record.reference_count > 0 {
+            for row in 0..u64::from(record.reference_count) {
+                let reference = match &mut tools.references {
+                    Some(rows) => rows.u64(references::FRAME, record.reference_first + row),
+                    None => Err(PageFault("there is no table of references".to_owned())),
+                };
+                match reference {
+                    Ok(reference) => below.push(reference),
+                    Err(fault) => return Err(self.damage(frame, None, fault.0)),
+                }
+            }
+        }
+        let prefix = self.prefix(frame, &record, &below, tools);
+        for &reference in &below {
+            self.used(reference);
+        }
+        let offset = Some(record.stored_offset);
+        let result = prefix.and_then(|prefix| self.decode_plain(&record, &prefix, tools));
+        match result {
+            Ok(plain) => {
+                self.plain_bytes.fetch_add(record.plain_len, Ordering::Relaxed);
+                Ok(Arc::new(plain))
+            }
+            Err(what) => Err(self.damage(frame, offset, what)),
+        }
+    }
+
+    fn prefix(
+        &self,
+        frame: u64,
+        record: &FrameRecord,
+        below: &[u64],
+        tools: &mut Tools<'_, '_>,
+    ) -> Result<Vec<u8>, String> {
+        let mut prefix = Vec::new();
+        for &reference in below {
+            // Checked with the tables too, but recursion must not rest on another stage.
+            let found = super::rows::record(&mut tools.records, reference).map_err(|f| f.0)?;
+            if found.depth >= record.depth || reference == frame {
+                return Err(format!("it refers to frame {reference}, which is not below it"));
+            }
+            let plain = self
+                .get(reference, false, tools)
+                .map_err(|()| format!("it refers to frame {reference}, which is damaged"))?;
+            if (prefix.len() + plain.len()) as u64 > PREFIX_LEN_MAX {
+                return Err("its prefix is longer than 128 MiB".to_owned());
+            }
+            let from = prefix.len();
+            prefix.extend_from_slice(&plain);
+            // Each reference is filtered by itself, with the filter of the frame it serves.
+            if let Some(filter) = Filter::from_id(record.filter) {
+                filter.apply(&mut prefix[from..]);
+            }
+        }
+        Ok(prefix)
+    }
+
+    fn read_stored(&self, record: &FrameRecord, stored: &mut Vec<u8>) -> Result<(), String> {
+        self.context.store.read(record.stored_offset, record.stored_len, stored)?;
+        let sum = xxh3_64(stored);
+        if sum != record.stored_sum {
+            return Err(format!(
+                "stored bytes are damaged: sum {:016x} expected, {sum:016x} found",
+                record.stored_sum
+            ));
+        }
+        Ok(())
+    }
+
+    fn decode_plain(
+        &self,
+        record: &FrameRecord,
+        prefix: &[u8],
+        tools: &mut Tools<'_, '_>,
+    ) -> Result<Vec<u8>, String> {
+        if record.stored_len > FRAME_PLAIN_LEN_MAX || record.plain_len > FRAME_PLAIN_LEN_MAX {
+            return Err("it is longer than 64 MiB".to_owned());
+        }
+        self.read_stored(record, &mut tools.stored)?;
+        let codec = Codec::from_id(record.codec)
+            .ok_or_else(|| format!("codec {} is unknown; use a newer shale", record.codec))?;
+        let filter = Filter::from_id(record.filter)
+            .ok_or_else(|| format!("filter {} is unknown; use a newer shale", record.filter))?;
+        let mut plain = Vec::new();
+        tools
+            .decoder
+            .decode(codec, prefix, &tools.stored, record.plain_len as usize, &mut plain)
+            .map_err(|error| error.to_string())?;
+        filter.reverse(&mut plain);
+        self.decoded.fetch_add(1, Ordering::Relaxed);
+        let sum = xxh3_64(&plain);
+        if sum != record.plain_sum {
+            return Err(format!(
+                "plain bytes are wrong: sum {:016x} expected, {sum:016x} found",
+                record.plain_sum
+            ));
+        }
+        Ok(plain)
+    }
+}
+
+impl Cache {
+    fn keep(&mut self, frame: u64, plain: &Arc<Vec<u8>>, bytes_max: u64) {
+        self.bytes += plain.len() as u64;
+        self.slots.insert(frame, Slot::Kept(Arc::clone(plain)));
+        self.order.push_back(frame);
+        while self.bytes > bytes_max {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.forget(oldest);
+        }
+    }
+
+    fn forget(&mut self, frame: u64) {
+        if let Some(Slot::Kept(plain)) = self.slots.get(&frame) {
+            self.bytes = self.bytes.saturating_sub(plain.len() as u64);
+            self.slots.remove(&frame);
+        }
+        // The order keeps a stale number; without this it would grow with every frame.
+        if self.order.len() > 2 * self.slots.len() + 64 {
+            let slots = &self.slots;
+            self.order.retain(|frame| matches!(slots.get(frame), Some(Slot::Kept(_))));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Every page and row of one table, in order; damaged pages are reported and passed by.
+//!
+//! Index pages are held against what lies below them: first rows and keys, counts, no page used
+//! twice (so that a small image cannot claim an endless table).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use shale_format::SectionType;
+use shale_table::{ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSource, Schema, TableRoot};
+
+use super::sections::Layout;
+use super::store::{PageFault, TablePages};
+use super::{Checked, Context};
+use crate::error::Error;
+
+/// One data page with its integer columns decoded.
+pub(super) struct Rows<'p> {
+    /// Row of the table that is row 0 here.
+    pub(super) first_row: u64,
+    /// The page, for its byte strings.
+    pub(super) page: &'p Page,
+    /// Values by column; empty for columns of byte strings.
+    pub(super) integers: &'p [Vec<u64>],
+}
+
+/// A page still to be visited, and what is claimed of it.
+struct Ahead {
+    page: PageRef,
+    level: u8,
+    first_row: u64,
+    end_row: u64,
+    first_page: u64,
+    first_key: Option<u64>,
+}
+
+/// Visits all rows of a table. Returns whether every page was read, so that what could not be
+/// seen is not called missing. The visitor returns what is wrong with a page's rows.
+pub(super) fn scan(
+    context: &Context<'_>,
+    place: &str,
+    root: &TableRoot,
+    schema: &'static Schema,
+    layout: &Layout,
+    checked: &mut Checked,
+    mut visit: impl FnMut(Rows<'_>) -> Result<(), PageFault>,
+) -> Result<bool, Error> {
+    let findings = context.findings;
+    if root.row_count == 0 && root.page_count == 0 && root.level_count == 0 {
+        return Ok(true);
+    }
+    if let Err(error) = shale_table::Table::new(*root, schema, &NoPages) {
+        findings.add(place, None, error.to_string());
+        return Ok(false);
+    }
+    let pages = match TablePages::new(&context.store, root) {
+        Ok(pages) => pages,
+        Err(fault) => {
+            findings.add(place, Some(root.dictionary.offset), format!("dictionary: {}", fault.0));
+            return Ok(false);
+        }
+    };
+    context.progress.found(root.row_count, 0);
+    let mut complete = true;
+    let mut seen = HashSet::new();
+    let mut data_pages = 0u64;
+    let mut integers: Vec<Vec<u64>> = vec![Vec::new(); schema.columns.len()];
+    let mut ahead = vec![Ahead {
+        page: root.top,
+        level: root.level_count - 1,
+        first_row: 0,
+        end_row: root.row_count,
+        first_page: 0,
+        first_key: None,
+    }];
+    while let Some(at) = ahead.pop() {
+        context.check_cancel()?;
+        if findings.is_full() {
+            return Ok(false);
+        }
+        let add = |what: String| findings.add(place, Some(at.page.offset), what);
+        if !seen.insert(at.page.offset) {
+            add("a page is used twice".to_owned());
+            complete = false;
+            continue;
+        }
+        let stored_len = u64::from(at.page.stored_len);
+        if !layout.is_inside(SectionType::Pages, at.page.offset, stored_len) {
+            add("a page does not lie in a section of pages".to_owned());
+        }
+        if at.level == 0 {
+            if at.first_page != data_pages {
+                add(format!("data page {data_pages} is counted as {}", at.first_page));
+            }
+            data_pages += 1;
+            let fault = match pages.page(&at.page, schema) {
+                Ok(page) => data_page(&at, &page, &mut integers, &mut visit).err(),
+                Err(fault) => Some(fault),
+            };
+            match fault {
+                None => checked.rows += at.end_row - at.first_row,
+                Some(fault) => {
+                    add(format!("rows {} to {}: {}", at.first_row, at.end_row - 1, fault.0));
+                    complete = false;
+                }
+            }
+            context.progress.done(at.end_row - at.first_row, 0);
+        } else {
+            match pages.page(&at.page, &INDEX_SCHEMA).and_then(|page| children(&at, &page)) {
+                Ok(children) => ahead.extend(children.into_iter().rev()),
+                Err(fault) => {
+                    add(format!(
+                        "index of rows {} to {}: {}; they are not checked",
+                        at.first_row,
+                        at.end_row - 1,
+                        fault.0
+                    ));
+                    complete = false;
+                }
+            }
+        }
+    }
+    if complete && data_pages != root.page_count {
+        findings.add(
+            place,
+            None,
+            format!("it has {data_pages} data pages, the root says {}", root.page_count),
+        );
+    }
+    Ok(complete)
+}
+
+fn data_page(
+    at: &Ahead,
+    page: &Arc<Page>,
+    integers: &mut [Vec<u64>],
+    visit: &mut impl FnMut(Rows<'_>) -> Result<(), PageFault>,
+) -> Result<(), PageFault> {
+    let row_count = page.row_count();
+    if row_count as u64 != at.end_row - at.first_row {
+        return Err(PageFault(format!("the page has {row_count} rows")));
+    }
+    let mut first_key = 0;
+    for (column, spec) in page.schema().columns.iter().enumerate() {
+        if spec.kind == ColumnKind::U64 {
+            page.u64_range(column, 0..row_count, &mut integers[column])?;
+            if column == 0 {
+                first_key = integers[0].first().copied().unwrap_or_default();
+            }
+        }
+    }
+    if let Some(claimed) = at.first_key
+        && claimed != first_key
+    {
+        return Err(PageFault(format!(
+            "the index says its first key is {claimed}, it is {first_key}"
+        )));
+    }
+    visit(Rows { first_row: at.first_row, page, integers })
+}
+
+/// What an index page says lies below it, held against itself.
+fn children(at: &Ahead, page: &Page) -> Result<Vec<Ahead>, PageFault> {
+    let rows = page.row_count();
+    let mut columns: Vec<Vec<u64>> = vec![Vec::new(); INDEX_SCHEMA.columns.len()];
+    for (column, values) in columns.iter_mut().enumerate() {
+        page.u64_range(column, 0..rows, values)?;
+    }
+    let [first_row, first_page, first_key, offset, checksum, stored_len, plain_len, codec] =
+        columns.as_slice()
+    else {
+        return Err(PageFault("an index page has not the columns of one".to_owned()));
+    };
+    let mut children = Vec::with_capacity(rows);
+    for row in 0..rows {
+        let end_row = first_row.get(row + 1).copied().unwrap_or(at.end_row);
+        let starts_right = row > 0 || first_row[0] == at.first_row;
+        if !starts_right || end_row <= first_row[row] || end_row > at.end_row {
+            return Err(PageFault("its rows do not ascend without gaps".to_owned()));
+        }
+        let narrow = |value: u64| {
+            u32::try_from(value)
+                .map_err(|_| PageFault(format!("a page's length is {value}, allowed is 4 MiB")))
+        };
+        children.push(Ahead {
+            page: PageRef {
+                offset: offset[row],
+                checksum: checksum[row],
+                stored_len: narrow(stored_len[row])?,
+                plain_len: narrow(plain_len[row])?,
+                codec: u8::try_from(codec[row])
+                    .map_err(|_| PageFault(format!("a page's codec is {}", codec[row])))?,
+            },
+            level: at.level - 1,
+            first_row: first_row[row],
+            end_row,
+            first_page: first_page[row],
+            first_key: (at.level == 1).then_some(first_key[row]),
+        });
+    }
+    Ok(children)
+}
+
+/// Stands in where only a root is looked at.
+struct NoPages;
+
+impl PageSource for NoPages {
+    type Error = PageFault;
+
+    fn page(&self, _: &PageRef, _: &'static Schema) -> Result<Arc<Page>, PageFault> {
+        Err(PageFault("no page is read here".to_owned()))
+    }
+}

@@ -1,0 +1,285 @@
+//! The frame of an image: superblock, section headers and their sums, trailers, root.
+//!
+//! Sections are walked from the superblock on. Where a header is damaged the walk looks for the
+//! next one: a header knows its own offset and its image, so that no bytes of a file pass for one.
+
+use shale_codec::{Codec, Decoder, Xxh3, xxh3_64};
+use shale_format::limits::ROOT_PLAIN_LEN_MAX;
+use shale_format::section::{SECTION_HEADER_LEN, SECTION_MAGIC};
+use shale_format::superblock::SUPERBLOCK_LEN;
+use shale_format::trailer::TRAILER_LEN;
+use shale_format::{FormatError, Root, SectionHeader, SectionType, Superblock, Trailer};
+
+use super::store::Store;
+use super::Context;
+use crate::error::Error;
+
+/// Bytes read at once while summing and searching.
+const CHUNK_LEN: u64 = 1 << 20;
+
+/// What the walk found.
+#[derive(Debug, Default)]
+pub(super) struct Layout {
+    /// Whole sections with good headers, by offset.
+    pub(super) sections: Vec<SectionHeader>,
+    /// As the last trailer has it.
+    pub(super) image_len: Option<u64>,
+    pub(super) root: Option<Root>,
+}
+
+impl Layout {
+    /// Whether `len` bytes at `offset` lie inside the payload of one section of a type.
+    pub(super) fn is_inside(&self, section_type: SectionType, offset: u64, len: u64) -> bool {
+        let after = self.sections.partition_point(|section| section.offset <= offset);
+        let Some(section) = after.checked_sub(1).and_then(|at| self.sections.get(at)) else {
+            return false;
+        };
+        section.section_type == section_type as u16
+            && offset >= section.payload_offset()
+            && offset.checked_add(len).is_some_and(|end| end <= section.end())
+    }
+}
+
+/// Reads the superblock. Without one, or with one of a newer version, there is nothing to check.
+pub(super) fn superblock(store: &Store) -> Result<Superblock, Error> {
+    let mut bytes = Vec::new();
+    let len = store.len().min(SUPERBLOCK_LEN as u64);
+    store.read(0, len, &mut bytes).map_err(Error::Check)?;
+    Superblock::decode(&bytes, xxh3_64).map_err(|error| match error {
+        FormatError::Short { .. } | FormatError::Magic { .. } => Error::NotImage,
+        error => Error::Check(error.to_string()),
+    })
+}
+
+/// Walks all sections, sums their payloads, and reads the newest root.
+pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Layout, Error> {
+    let Context { store, findings, progress, .. } = context;
+    let mut layout = Layout::default();
+    let mut trailers: Vec<(usize, Trailer)> = Vec::new();
+    let mut offset = SUPERBLOCK_LEN as u64;
+    progress.found(0, store.len());
+    let mut bytes = Vec::new();
+    while offset < store.len() {
+        context.check_cancel()?;
+        let header_len = (store.len() - offset).min(SECTION_HEADER_LEN as u64);
+        let header = store.read(offset, header_len, &mut bytes).and_then(|()| {
+            SectionHeader::decode(&bytes, offset, superblock.image_tag(), xxh3_64)
+                .map_err(|error| error.to_string())
+        });
+        let header = match header {
+            Ok(header) => header,
+            // Whatever comes behind a trailer need not be a section: other data may follow.
+            Err(what) => {
+                let next = next_header(context, offset + 1, superblock.image_tag())?;
+                if trailers.last().is_none_or(|(_, t)| t.image_len != offset) || next.is_some() {
+                    findings.add(format!("section {}", layout.sections.len()), Some(offset), what);
+                }
+                match next {
+                    Some(next) => {
+                        offset = next;
+                        continue;
+                    }
+                    None => break,
+                }
+            }
+        };
+        let kind = SectionType::from_id(header.section_type);
+        let place = format!(
+            "section {} ({})",
+            layout.sections.len(),
+            kind.map_or("of unknown type", SectionType::name)
+        );
+        let is_whole = header.stored_len <= store.len() - header.payload_offset();
+        if !is_whole {
+            let there = store.len() - header.payload_offset();
+            let len = header.stored_len;
+            findings.add(
+                &place,
+                Some(offset),
+                format!("truncated: its payload is {len} bytes, {there} are there; copy the image again"),
+            );
+            match next_header(context, header.payload_offset(), superblock.image_tag())? {
+                Some(next) => {
+                    offset = next;
+                    continue;
+                }
+                None => break,
+            }
+        }
+        match sum_payload(context, &header)? {
+            Ok(sum) if sum == header.payload_sum => {}
+            Ok(sum) => findings.add(
+                &place,
+                Some(header.payload_offset()),
+                format!("payload is damaged: sum {:016x} expected, {sum:016x} found", header.payload_sum),
+            ),
+            Err(what) => findings.add(&place, Some(header.payload_offset()), what),
+        }
+        if kind == Some(SectionType::Trailer) {
+            match read_trailer(store, &header) {
+                Ok(trailer) => trailers.push((layout.sections.len(), trailer)),
+                Err(what) => findings.add(&place, Some(offset), what),
+            }
+        }
+        offset = header.end();
+        layout.sections.push(header);
+    }
+    check_trailers(context, superblock, &layout, &trailers);
+    match trailers.last() {
+        None => findings.add(
+            "trailer",
+            None,
+            "there is none: the image is truncated or was never completed; copy or build it again",
+        ),
+        Some((_, trailer)) => {
+            layout.image_len = Some(trailer.image_len);
+            layout.root = read_root(context, &layout, trailer);
+        }
+    }
+    Ok(layout)
+}
+
+fn sum_payload(context: &Context<'_>, header: &SectionHeader) -> Result<Result<u64, String>, Error> {
+    let mut sum = Xxh3::new();
+    let mut chunk = Vec::new();
+    let mut at = header.payload_offset();
+    while at < header.end() {
+        context.check_cancel()?;
+        let len = (header.end() - at).min(CHUNK_LEN);
+        if let Err(what) = context.store.read(at, len, &mut chunk) {
+            return Ok(Err(what));
+        }
+        sum.update(&chunk);
+        at += len;
+        context.progress.done(0, len);
+    }
+    Ok(Ok(sum.sum_64()))
+}
+
+/// The next offset from `from` on with a good header of this image.
+fn next_header(context: &Context<'_>, from: u64, tag: u64) -> Result<Option<u64>, Error> {
+    let Context { store, .. } = context;
+    let mut chunk = Vec::new();
+    let mut header = Vec::new();
+    let mut at = from;
+    let end = store.len().saturating_sub(SECTION_HEADER_LEN as u64 - 1);
+    while at < end {
+        context.check_cancel()?;
+        // Chunks overlap so that no magic is cut.
+        let len = (store.len() - at).min(CHUNK_LEN + SECTION_MAGIC.len() as u64 - 1);
+        if store.read(at, len, &mut chunk).is_ok() {
+            for (index, _) in
+                chunk.windows(SECTION_MAGIC.len()).enumerate().filter(|(_, w)| **w == SECTION_MAGIC)
+            {
+                let offset = at + index as u64;
+                let found = offset < end
+                    && store.read(offset, SECTION_HEADER_LEN as u64, &mut header).is_ok()
+                    && SectionHeader::decode(&header, offset, tag, xxh3_64).is_ok();
+                if found {
+                    return Ok(Some(offset));
+                }
+            }
+        }
+        at += CHUNK_LEN;
+    }
+    Ok(None)
+}
+
+fn read_trailer(store: &Store, header: &SectionHeader) -> Result<Trailer, String> {
+    if header.stored_len != TRAILER_LEN as u64 {
+        return Err(format!("its payload is {} bytes, expected {TRAILER_LEN}", header.stored_len));
+    }
+    let mut bytes = Vec::new();
+    store.read(header.payload_offset(), header.stored_len, &mut bytes)?;
+    if xxh3_64(&bytes) != header.payload_sum {
+        return Err("its payload is damaged".to_owned());
+    }
+    Trailer::decode(&bytes, header.offset).map_err(|error| error.to_string())
+}
+
+/// Trailers form a chain back to the first, and count the sections before them.
+fn check_trailers(
+    context: &Context<'_>,
+    superblock: &Superblock,
+    layout: &Layout,
+    trailers: &[(usize, Trailer)],
+) {
+    let mut previous = 0;
+    for (index, trailer) in trailers {
+        let Some(section) = layout.sections.get(*index) else { continue };
+        let add = |what| context.findings.add("trailer", Some(section.offset), what);
+        if trailer.image_id != superblock.image_id {
+            add("its image id is not the superblock's".to_owned());
+        }
+        if trailer.previous_trailer_offset != previous {
+            add(format!(
+                "the trailer before it is at {previous}, but it says {}",
+                trailer.previous_trailer_offset
+            ));
+        }
+        if trailer.section_count != *index as u64 {
+            add(format!(
+                "{index} sections are before it, but it says {}",
+                trailer.section_count
+            ));
+        }
+        previous = section.offset;
+    }
+    if let Some((index, _)) = trailers.last()
+        && index + 1 < layout.sections.len()
+    {
+        let behind = layout.sections.len() - index - 1;
+        context.findings.add(
+            "trailer",
+            None,
+            format!(
+                "{behind} sections lie behind the last trailer: an append was not completed; \
+                 the state before it is whole if nothing else is reported"
+            ),
+        );
+    }
+}
+
+fn read_root(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Option<Root> {
+    let found = layout.sections.iter().find(|section| section.offset == trailer.root_offset);
+    let result = match found {
+        None => Err("no whole section is where the trailer says the root is".to_owned()),
+        Some(section) => decode_root(&context.store, section, trailer),
+    };
+    match result {
+        Ok(root) => Some(root),
+        Err(what) => {
+            context.findings.add("root", Some(trailer.root_offset), what);
+            None
+        }
+    }
+}
+
+fn decode_root(store: &Store, section: &SectionHeader, trailer: &Trailer) -> Result<Root, String> {
+    if section.section_type != SectionType::Root as u16 {
+        return Err(format!("the section there is of type {}, not a root", section.section_type));
+    }
+    let section_len = section.end() - section.offset;
+    if section_len != trailer.root_section_len {
+        return Err(format!(
+            "its section is {section_len} bytes, the trailer says {}",
+            trailer.root_section_len
+        ));
+    }
+    if section.plain_len > ROOT_PLAIN_LEN_MAX || section.stored_len > ROOT_PLAIN_LEN_MAX {
+        return Err(format!("it is {} bytes, allowed is 16 MiB", section.plain_len));
+    }
+    let mut bytes = Vec::new();
+    store.read(section.payload_offset(), section.stored_len, &mut bytes)?;
+    if xxh3_64(&bytes) != section.payload_sum {
+        return Err("its payload is damaged; older roots are not tried".to_owned());
+    }
+    if section.codec == 1 {
+        let mut plain = Vec::new();
+        Decoder::new()
+            .decode(Codec::Zstd, &[], &bytes, section.plain_len as usize, &mut plain)
+            .map_err(|error| format!("it does not decode: {error}"))?;
+        bytes = plain;
+    }
+    Root::decode(&bytes).map_err(|error| error.to_string())
+}

@@ -1,0 +1,178 @@
+//! From a directory to a verified image under its final name.
+//!
+//! The image is built into a file without a name, synced, read back through the reader and
+//! compared with the digests of what was read from the source, and only then named. Whatever goes
+//! wrong before leaves no trace.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shale_read::FileSource;
+use shale_write::scan::file_identity;
+use shale_write::source::LinkId;
+use shale_write::{DirectorySource, Report, ScanOptions};
+
+use crate::error::Error;
+use crate::output::{Existing, OutputFile, existing};
+use crate::progress::{BuildProgress, Cancel, Phase, Progress};
+use crate::verify::{VerifyReport, verify};
+
+/// Where the image goes.
+pub enum Output<'a> {
+    /// Under this name. Devices and fifos are written to as streams.
+    Path(PathBuf),
+    /// To a stream; the image cannot be read back and is not verified.
+    Stream(&'a mut (dyn Write + Send)),
+}
+
+impl std::fmt::Debug for Output<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Path(path) => f.debug_tuple("Path").field(path).finish(),
+            Self::Stream(_) => f.write_str("Stream(..)"),
+        }
+    }
+}
+
+/// How to create an image.
+#[derive(Debug, Clone)]
+pub struct CreateOptions {
+    /// Options of the build. Its cancel flag is set from `cancel`.
+    pub build: shale_write::Options,
+    /// Do not descend into other file systems.
+    pub one_file_system: bool,
+    /// Read the image back and compare, before it gets its name.
+    pub verify: bool,
+    /// Replace an existing output.
+    pub overwrite: bool,
+    /// Ends the run with an error for which [`Error::is_cancelled`] holds.
+    pub cancel: Cancel,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            build: shale_write::Options::default(),
+            one_file_system: false,
+            verify: true,
+            overwrite: false,
+            cancel: Cancel::new(),
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct CreateReport {
+    /// Of the build. Entries that were left out are its `problems`.
+    pub build: Report,
+    /// What was read back and compared; `None` if nothing was.
+    pub verified: Option<VerifyReport>,
+}
+
+/// Packs the directory `source` into an image.
+///
+/// # Errors
+/// Nothing is left under the output's name or beside it on any error. A stream may have got the
+/// beginning of an image without its end, which no reader takes for an image.
+pub fn create(
+    source: &Path,
+    output: Output<'_>,
+    options: &CreateOptions,
+    progress: &dyn Progress,
+) -> Result<CreateReport, Error> {
+    match output {
+        Output::Stream(stream) => {
+            let build = build(source, stream, Vec::new(), options, progress)?;
+            Ok(CreateReport { build, verified: None })
+        }
+        Output::Path(path) => match existing(&path)? {
+            Existing::Stream => to_special(source, &path, options, progress),
+            Existing::File if !options.overwrite => Err(Error::Exists { path }),
+            Existing::File | Existing::Nothing => to_file(source, &path, options, progress),
+        },
+    }
+}
+
+fn to_file(
+    source: &Path,
+    path: &Path,
+    options: &CreateOptions,
+    progress: &dyn Progress,
+) -> Result<CreateReport, Error> {
+    let output = OutputFile::create(path)?;
+    // Inside the source, neither the new image nor the one it replaces is packed.
+    let mut excluded = vec![file_identity(output.file()).map_err(Error::io("look at", path))?];
+    if let Ok(old) = File::open(path) {
+        excluded.push(file_identity(&old).map_err(Error::io("look at", path))?);
+    }
+    let mut file = output.file();
+    let build = build(source, &mut file, excluded, options, progress)?;
+    progress.phase(Phase::Sync);
+    output.sync()?;
+    options.cancel.check()?;
+    let verified = match options.verify {
+        false => None,
+        true => {
+            progress.phase(Phase::Verify);
+            let again = output.file().try_clone().map_err(Error::io("read back", path))?;
+            let again = FileSource::new(again).map_err(Error::io("read back", path))?;
+            Some(verify(
+                Arc::new(again),
+                &build,
+                options.build.threads,
+                &options.cancel,
+                progress,
+            )?)
+        }
+    };
+    options.cancel.check()?;
+    output.commit(options.overwrite)?;
+    Ok(CreateReport { build, verified })
+}
+
+/// A device or fifo in the output's place is written to, never replaced.
+fn to_special(
+    source: &Path,
+    path: &Path,
+    options: &CreateOptions,
+    progress: &dyn Progress,
+) -> Result<CreateReport, Error> {
+    use std::os::unix::fs::FileTypeExt;
+    let mut file =
+        File::options().write(true).open(path).map_err(Error::io("write to", path))?;
+    let found = file.metadata().map_err(Error::io("look at", path))?;
+    if found.file_type().is_block_device() && !options.overwrite {
+        return Err(Error::Exists { path: path.to_owned() });
+    }
+    let build = build(source, &mut file, Vec::new(), options, progress)?;
+    progress.phase(Phase::Sync);
+    // Pipes and terminals cannot be synced, and need not be.
+    let _ = file.sync_all();
+    Ok(CreateReport { build, verified: None })
+}
+
+fn build(
+    source: &Path,
+    out: &mut (dyn Write + Send),
+    excluded: Vec<LinkId>,
+    options: &CreateOptions,
+    progress: &dyn Progress,
+) -> Result<Report, Error> {
+    let progress = BuildProgress(progress);
+    let build = shale_write::Options {
+        cancel: Some(options.cancel.flag()),
+        ..options.build.clone()
+    };
+    let scan = ScanOptions {
+        threads: build.threads,
+        excluded,
+        one_file_system: options.one_file_system,
+        times_kept: build.times_kept,
+        cancel: Some(options.cancel.flag()),
+    };
+    let mut tree = DirectorySource::open(source, &scan, &progress)?;
+    Ok(shale_write::create(&mut tree, out, &build, &progress)?)
+}

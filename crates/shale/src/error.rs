@@ -1,0 +1,114 @@
+//! Why something was not done: what, where, expected and found, and what to do next.
+
+use std::io;
+use std::path::PathBuf;
+
+use shale_read::ReadError;
+use shale_write::WriteError;
+use thiserror::Error;
+
+use crate::pattern::PatternError;
+
+/// Any error of this crate.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused something.
+    #[error("cannot {action} {}: {error}", path.display())]
+    Io {
+        /// What was tried: "open", "create", ...
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The output is there already.
+    #[error("{} exists already; choose another name, or ask to replace it", path.display())]
+    Exists {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The output is a directory or something else that a file cannot replace.
+    #[error("{} is not a regular file; choose another name", path.display())]
+    NotReplaceable {
+        /// The output.
+        path: PathBuf,
+    },
+    /// Files that are to be extracted are there already; nothing was extracted.
+    #[error(
+        "{count} of the files exist already in {}, first: {}; nothing was extracted. Choose an \
+         empty directory, or how to treat them (never, older, always)",
+        target.display(), String::from_utf8_lossy(first)
+    )]
+    TargetsExist {
+        /// Where to.
+        target: PathBuf,
+        /// How many.
+        count: u64,
+        /// Path of the first below the target.
+        first: Vec<u8>,
+    },
+    /// The image could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The image could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// What was read back is not what was read from the source.
+    #[error(
+        "the image was removed: read back, {what}. This is a fault of this program or of the \
+         machine's memory or disk, not of the source; please report it if it happens again"
+    )]
+    Verify {
+        /// What differs.
+        what: String,
+    },
+    /// A pattern is wrong.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// Patterns match nothing.
+    #[error("nothing in the image matches {patterns}; patterns begin at the root of the image")]
+    NoMatch {
+        /// The patterns, quoted.
+        patterns: String,
+    },
+    /// The path leads nowhere in the image.
+    #[error("{path}: {what}")]
+    Path {
+        /// The path in the image, made printable.
+        path: String,
+        /// Why it leads nowhere.
+        what: &'static str,
+    },
+    /// There is no image.
+    #[error("not a ShaleFS image: it does not begin with the magic bytes of one")]
+    NotImage,
+    /// A check could not be done.
+    #[error("{0}")]
+    Check(String),
+    /// Cancelled by the caller.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl Error {
+    /// For `map_err`.
+    pub(crate) fn io<E: Into<io::Error>>(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(E) -> Self {
+        let path = path.into();
+        move |error| Self::Io { action, path, error: error.into() }
+    }
+
+    /// True if the caller asked for the end.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Cancelled | Self::Write(WriteError::Cancelled))
+    }
+
+    /// True if the image is damaged, rather than the system or the request at fault.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Read(error) if error.is_corrupt())
+    }
+}

@@ -1,0 +1,64 @@
+//! Looks for files that are there already, before anything is extracted.
+//!
+//! Only directories that exist in the target are walked, so the cost is that of the overlap.
+
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+use shale_format::InodeKind;
+
+use super::Context;
+use super::beneath::check_name;
+use crate::error::Error;
+use crate::pattern::Position;
+
+/// Fails with [`Error::TargetsExist`] if any wanted file is there already.
+pub(super) fn refuse(context: &Context<'_>) -> Result<(), Error> {
+    let tree = context.tree;
+    let mut count = 0;
+    let mut first: Option<Vec<u8>> = None;
+    let mut ahead: Vec<(Vec<u8>, u64, Position)> =
+        vec![(Vec::new(), tree.root_inode(), context.options.patterns.start())];
+    while let Some((path, inode, position)) = ahead.pop() {
+        context.options.cancel.check()?;
+        // A directory that is not there, or is a link, holds no files that could be replaced; a
+        // link in a directory's place is refused when the directory is made.
+        let Ok(directory) = context.beneath.directory(&path) else { continue };
+        let mut cookie = 0;
+        let mut more = true;
+        while more {
+            more = false;
+            tree.list_attributes(inode, cookie, |entry, attributes| {
+                let below = context.options.patterns.step(&position, entry.name);
+                cookie = entry.cookie;
+                if !below.may_match_below() || check_name(entry.name).is_err() {
+                    return true;
+                }
+                let mut entry_path = path.clone();
+                if !entry_path.is_empty() {
+                    entry_path.push(b'/');
+                }
+                entry_path.extend_from_slice(entry.name);
+                if attributes.kind == InodeKind::Directory {
+                    ahead.push((entry_path, entry.inode, below));
+                } else if below.is_selected() {
+                    let found =
+                        rustix::fs::statat(&directory, entry.name, AtFlags::SYMLINK_NOFOLLOW);
+                    if !matches!(found, Err(Errno::NOENT)) {
+                        count += 1;
+                        first.get_or_insert(entry_path);
+                    }
+                }
+                // Looks up now and then whether the run is over.
+                more = entry.cookie % 4096 == 0;
+                !more
+            })?;
+            context.options.cancel.check()?;
+        }
+    }
+    match first {
+        Some(first) => {
+            Err(Error::TargetsExist { target: context.target.to_owned(), count, first })
+        }
+        None => Ok(()),
+    }
+}

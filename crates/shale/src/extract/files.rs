@@ -1,0 +1,517 @@
+//! Contents, and everything else that is not a directory, by several threads.
+//!
+//! Items are sorted by content, which is the order of the image, and taken in that order a few at
+//! a time, so that all threads work near each other and find each other's frames in the cache.
+//! Long files are written in parts; whoever comes first makes the file, and whoever ends last
+//! gives it its attributes.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use shale_format::InodeKind;
+use shale_read::{Attributes, PieceKind, Xattr};
+
+use super::attributes::Handle;
+use super::beneath::{check_name, remove_file};
+use super::plan::Batch;
+use super::{Context, ExtractReport, Overwrite, ProblemKind, kind_name};
+use crate::error::Error;
+use crate::threads::thread_count;
+
+/// Items that a worker takes at once.
+const ITEMS_TAKEN: usize = 16;
+
+/// Something to be made, or a part of a long file.
+pub(super) struct Item {
+    /// Content id, by which items are sorted; 0 for all that has no content.
+    pub(super) content: u64,
+    pub(super) inode: u64,
+    /// Index in [`Batch::directories`].
+    pub(super) directory: usize,
+    pub(super) name: Box<[u8]>,
+    /// Index in [`Batch::large`], and the range of the file.
+    pub(super) part: Option<(usize, Range<u64>)>,
+}
+
+/// A long file that is written in parts.
+pub(super) struct Large {
+    state: Mutex<LargeState>,
+    parts_left: AtomicUsize,
+}
+
+enum LargeState {
+    New,
+    Open(Arc<File>),
+    /// It is kept as it is, or cannot be made; its parts are passed by.
+    Skipped,
+}
+
+impl Large {
+    pub(super) fn new(parts: u64) -> Self {
+        let parts = usize::try_from(parts).unwrap_or(usize::MAX);
+        Self { state: Mutex::new(LargeState::New), parts_left: AtomicUsize::new(parts) }
+    }
+}
+
+/// Makes all items of a batch and empties it.
+pub(super) fn extract(context: &Context<'_>, batch: &mut Batch) -> Result<(), Error> {
+    let mut items = std::mem::take(&mut batch.items);
+    items.sort_by_key(|item| (item.content, item.part.as_ref().map(|(_, range)| range.start)));
+    let shared = Shared {
+        context,
+        batch,
+        items: &items,
+        next: AtomicUsize::new(0),
+        stop: AtomicBool::new(false),
+    };
+    let threads = thread_count(context.options.threads).min(items.len().max(1));
+    let results: Vec<Result<(), Error>> = std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..threads).map(|_| scope.spawn(|| Worker::new(&shared).run())).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let mut cancelled = Ok(());
+    for result in results {
+        match result {
+            // The error that ended the run, rather than that it ended.
+            Err(error) if !error.is_cancelled() => {
+                shared.remove_incomplete();
+                return Err(error);
+            }
+            Err(error) => cancelled = Err(error),
+            Ok(()) => {}
+        }
+    }
+    if cancelled.is_err() {
+        shared.remove_incomplete();
+    }
+    cancelled
+}
+
+struct Shared<'a> {
+    context: &'a Context<'a>,
+    batch: &'a Batch,
+    items: &'a [Item],
+    next: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl Shared<'_> {
+    /// After an error: long files of which parts are missing.
+    fn remove_incomplete(&self) {
+        for item in self.items {
+            let Some((large, _)) = &item.part else { continue };
+            let large = &self.batch.large[*large];
+            let mut state = large.state.lock().unwrap_or_else(|e| e.into_inner());
+            let is_open = matches!(*state, LargeState::Open(_));
+            if is_open && large.parts_left.load(Ordering::Acquire) > 0 {
+                *state = LargeState::Skipped;
+                let path = self.batch.path(item.directory);
+                if let Ok(directory) = self.context.beneath.directory(&path) {
+                    let _ = remove_file(&directory, &item.name);
+                }
+            }
+        }
+    }
+}
+
+struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    context: &'a Context<'a>,
+    /// The directory of the item before.
+    at_hand: Option<(usize, Arc<OwnedFd>)>,
+    /// The xattrs of the set before; neighbours mostly share them.
+    xattrs: (u64, Vec<Xattr>),
+    report: ExtractReport,
+}
+
+/// Whether something was put in a name's place.
+enum Made<T> {
+    New(T),
+    Kept,
+}
+
+impl<'a> Worker<'a> {
+    fn new(shared: &'a Shared<'a>) -> Self {
+        let report = ExtractReport::default();
+        Self { shared, context: shared.context, at_hand: None, xattrs: (0, Vec::new()), report }
+    }
+
+    fn run(mut self) -> Result<(), Error> {
+        let result = self.run_items();
+        if result.is_err() {
+            self.shared.stop.store(true, Ordering::Relaxed);
+        }
+        self.context.lock().add(self.report);
+        result
+    }
+
+    fn run_items(&mut self) -> Result<(), Error> {
+        let items = self.shared.items;
+        loop {
+            let first = self.shared.next.fetch_add(ITEMS_TAKEN, Ordering::Relaxed);
+            let Some(taken) = items.get(first..items.len().min(first + ITEMS_TAKEN)) else {
+                return Ok(());
+            };
+            if taken.is_empty() {
+                return Ok(());
+            }
+            for item in taken {
+                self.context.options.cancel.check()?;
+                if self.shared.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                self.item(item)?;
+            }
+        }
+    }
+
+    fn problem(&self, item: &Item, kind: ProblemKind) -> Result<(), Error> {
+        let path = self.shared.batch.path_of(item.directory, &item.name);
+        self.context.problem(&path, kind)
+    }
+
+    fn item(&mut self, item: &Item) -> Result<(), Error> {
+        let attributes = match self.context.tree.attributes(item.inode) {
+            Ok(attributes) => attributes,
+            Err(error) => return self.problem(item, ProblemKind::Unreadable(error)),
+        };
+        let is_whole = item.part.is_none();
+        match attributes.kind {
+            InodeKind::File if is_whole => self.small(item, &attributes)?,
+            InodeKind::File => self.part(item, &attributes)?,
+            InodeKind::Symlink => self.symlink(item, &attributes)?,
+            _ => self.special(item, &attributes)?,
+        }
+        if is_whole {
+            let is_file = attributes.kind == InodeKind::File;
+            self.context.progress.done(1, if is_file { attributes.size } else { 0 });
+        }
+        Ok(())
+    }
+
+    fn directory(&mut self, item: &Item) -> io::Result<Arc<OwnedFd>> {
+        match &self.at_hand {
+            Some((directory, fd)) if *directory == item.directory => Ok(Arc::clone(fd)),
+            _ => {
+                let path = self.shared.batch.path(item.directory);
+                let fd = Arc::new(self.context.beneath.directory(&path)?);
+                self.at_hand = Some((item.directory, Arc::clone(&fd)));
+                Ok(fd)
+            }
+        }
+    }
+
+    /// Calls `make` for the item's name, and again after what is there was removed if the policy
+    /// says so.
+    fn make<T>(
+        &mut self,
+        item: &Item,
+        attributes: &Attributes,
+        make: impl Fn(&OwnedFd, &[u8]) -> rustix::io::Result<T>,
+    ) -> io::Result<Made<T>> {
+        check_name(&item.name)?;
+        let directory = self.directory(item)?;
+        match make(&directory, &item.name) {
+            Ok(made) => return Ok(Made::New(made)),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let there = rustix::fs::statat(&directory, &*item.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_older = || {
+            let mtime = attributes.mtime;
+            (there.st_mtime, there.st_mtime_nsec as u32) < (mtime.sec, mtime.nsec)
+        };
+        match self.context.options.overwrite {
+            Overwrite::Refuse => return Err(Errno::EXIST.into()),
+            Overwrite::Never => return Ok(Made::Kept),
+            Overwrite::Older if !is_older() => return Ok(Made::Kept),
+            Overwrite::Older | Overwrite::Always => {}
+        }
+        if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+            return Err(io::Error::new(
+                io::ErrorKind::IsADirectory,
+                "a directory is there already; remove it first",
+            ));
+        }
+        remove_file(&directory, &item.name)?;
+        Ok(Made::New(make(&directory, &item.name)?))
+    }
+
+    fn create(&mut self, item: &Item, attributes: &Attributes) -> io::Result<Made<File>> {
+        let flags = OFlags::WRONLY
+            | OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC
+            | OFlags::NOCTTY;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let made = self.make(item, attributes, |directory, name| {
+            rustix::fs::openat(directory, name, flags, mode)
+        })?;
+        Ok(match made {
+            Made::New(fd) => Made::New(File::from(fd)),
+            Made::Kept => Made::Kept,
+        })
+    }
+
+    fn small(&mut self, item: &Item, attributes: &Attributes) -> Result<(), Error> {
+        let file = match self.create(item, attributes) {
+            Ok(Made::New(file)) => file,
+            Ok(Made::Kept) => {
+                self.report.kept += 1;
+                return Ok(());
+            }
+            Err(error) => {
+                return self
+                    .problem(item, ProblemKind::NotMade(kind_name(attributes.kind), error));
+            }
+        };
+        let result = self.write(item, attributes, &file, 0..attributes.size).and_then(|end| {
+            if end < attributes.size {
+                self.set_len(item, &file, attributes.size)?;
+            }
+            self.restore_open(item, attributes, &file)
+        });
+        if let Err(error) = result {
+            if let Ok(directory) = self.directory(item) {
+                let _ = remove_file(&*directory, &item.name);
+            }
+            return Err(error);
+        }
+        self.report.files += 1;
+        self.report.file_bytes += attributes.size;
+        Ok(())
+    }
+
+    fn part(&mut self, item: &Item, attributes: &Attributes) -> Result<(), Error> {
+        let Some((large, range)) = &item.part else { return Ok(()) };
+        let large = &self.shared.batch.large[*large];
+        let file = {
+            let mut state = large.state.lock().unwrap_or_else(|e| e.into_inner());
+            match &*state {
+                LargeState::Open(file) => Some(Arc::clone(file)),
+                LargeState::Skipped => None,
+                LargeState::New => {
+                    let made = self.create(item, attributes);
+                    *state = match &made {
+                        Ok(Made::New(file)) => {
+                            let file = file.try_clone();
+                            file.map_or(LargeState::Skipped, |f| LargeState::Open(Arc::new(f)))
+                        }
+                        _ => LargeState::Skipped,
+                    };
+                    let opened = match &*state {
+                        LargeState::Open(file) => Some(Arc::clone(file)),
+                        _ => None,
+                    };
+                    drop(state);
+                    match made {
+                        Ok(Made::New(file)) => self.set_len(item, &file, attributes.size)?,
+                        Ok(Made::Kept) => self.report.kept += 1,
+                        Err(error) => {
+                            let kind = ProblemKind::NotMade(kind_name(attributes.kind), error);
+                            self.problem(item, kind)?;
+                        }
+                    }
+                    opened
+                }
+            }
+        };
+        if let Some(file) = &file {
+            self.write(item, attributes, file, range.clone())?;
+        }
+        self.context.progress.done(0, range.end - range.start);
+        if large.parts_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.context.progress.done(1, 0);
+            if let Some(file) = &file {
+                self.report.files += 1;
+                self.report.file_bytes += attributes.size;
+                self.restore_open(item, attributes, file)?;
+                // Closed here: thousands of long files must not stay open until the batch ends.
+                *large.state.lock().unwrap_or_else(|e| e.into_inner()) = LargeState::Skipped;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, item: &Item, file: &File, len: u64) -> Result<(), Error> {
+        let result = file.set_len(len);
+        result.or_else(|error| self.problem(item, ProblemKind::NotMade("set the length of", error)))
+    }
+
+    /// Writes a range of the content; holes and zeroes are left out. Returns the end of what was
+    /// written.
+    fn write(
+        &mut self,
+        item: &Item,
+        attributes: &Attributes,
+        file: &File,
+        range: Range<u64>,
+    ) -> Result<u64, Error> {
+        let image = self.context.tree.image();
+        let mut end = 0;
+        let pieces = match image.pieces(attributes.payload, range.clone()) {
+            Ok(pieces) => pieces,
+            Err(error) => {
+                self.damaged(item, range.start, range.end - range.start, error)?;
+                return Ok(end);
+            }
+        };
+        for piece in pieces {
+            self.context.options.cancel.check()?;
+            let piece = match piece {
+                Ok(piece) => piece,
+                Err(error) => {
+                    let from = end.max(range.start);
+                    self.damaged(item, from, range.end - from, error)?;
+                    break;
+                }
+            };
+            let PieceKind::Frame { frame, frame_offset } = piece.kind else { continue };
+            let plain = match image.frame(frame) {
+                Ok(plain) => plain,
+                Err(error) => {
+                    self.damaged(item, piece.offset, piece.len, error)?;
+                    continue;
+                }
+            };
+            let start = usize::try_from(frame_offset).unwrap_or(usize::MAX);
+            let stop = start.saturating_add(usize::try_from(piece.len).unwrap_or(usize::MAX));
+            let bytes = plain.get(start..stop).unwrap_or_default();
+            if let Err(error) = file.write_all_at(bytes, piece.offset) {
+                self.problem(item, ProblemKind::NotMade("write", error))?;
+                return Ok(end);
+            }
+            end = piece.offset + piece.len;
+            self.report.written_bytes += piece.len;
+        }
+        Ok(end)
+    }
+
+    fn damaged(
+        &self,
+        item: &Item,
+        offset: u64,
+        len: u64,
+        error: shale_read::ReadError,
+    ) -> Result<(), Error> {
+        self.problem(item, ProblemKind::Damaged { offset, len, error })
+    }
+
+    fn symlink(&mut self, item: &Item, attributes: &Attributes) -> Result<(), Error> {
+        let target = match self.context.tree.link_target(item.inode) {
+            Ok(target) => target,
+            Err(error) => return self.problem(item, ProblemKind::Unreadable(error)),
+        };
+        let made = self.make(item, attributes, |directory, name| {
+            rustix::fs::symlinkat(&target[..], directory, name)
+        });
+        if self.named(item, attributes, made)? {
+            self.report.symlinks += 1;
+        }
+        Ok(())
+    }
+
+    fn special(&mut self, item: &Item, attributes: &Attributes) -> Result<(), Error> {
+        let kind = match attributes.kind {
+            InodeKind::BlockDevice => FileType::BlockDevice,
+            InodeKind::CharDevice => FileType::CharacterDevice,
+            InodeKind::Fifo => FileType::Fifo,
+            _ => FileType::Socket,
+        };
+        let is_device = matches!(kind, FileType::BlockDevice | FileType::CharacterDevice);
+        if is_device && !self.context.options.devices {
+            return Ok(());
+        }
+        if is_device && !self.context.restore.makes_devices() {
+            return self.problem(item, ProblemKind::Device);
+        }
+        let (major, minor) = attributes.device();
+        let made = self.make(item, attributes, |directory, name| {
+            let device = rustix::fs::makedev(major, minor);
+            rustix::fs::mknodat(directory, name, kind, Mode::RUSR | Mode::WUSR, device)
+        });
+        // Root of a container may be refused all the same.
+        if let (true, Err(error)) = (is_device, &made)
+            && error.kind() == io::ErrorKind::PermissionDenied
+        {
+            return self.problem(item, ProblemKind::Device);
+        }
+        if self.named(item, attributes, made)? {
+            self.report.specials += 1;
+        }
+        Ok(())
+    }
+
+    /// Attributes of what has no descriptor. True if it was made.
+    fn named(
+        &mut self,
+        item: &Item,
+        attributes: &Attributes,
+        made: io::Result<Made<()>>,
+    ) -> Result<bool, Error> {
+        match made {
+            Ok(Made::New(())) => {}
+            Ok(Made::Kept) => {
+                self.report.kept += 1;
+                return Ok(false);
+            }
+            Err(error) => {
+                self.problem(item, ProblemKind::NotMade(kind_name(attributes.kind), error))?;
+                return Ok(false);
+            }
+        }
+        match self.directory(item) {
+            Ok(directory) => {
+                let handle = Handle::Named(directory.as_fd(), &item.name);
+                self.restore(item, attributes, handle)?;
+            }
+            Err(error) => self.problem(item, ProblemKind::Attribute("attributes", error))?,
+        }
+        Ok(true)
+    }
+
+    fn restore_open(
+        &mut self,
+        item: &Item,
+        attributes: &Attributes,
+        file: &File,
+    ) -> Result<(), Error> {
+        self.restore(item, attributes, Handle::Open(file.as_fd()))
+    }
+
+    fn restore(
+        &mut self,
+        item: &Item,
+        attributes: &Attributes,
+        handle: Handle<'_>,
+    ) -> Result<(), Error> {
+        let wanted = self.context.restore.wants_xattrs(attributes);
+        if wanted && attributes.xattr_set != self.xattrs.0 {
+            match self.context.tree.xattrs(item.inode) {
+                Ok(xattrs) => self.xattrs = (attributes.xattr_set, xattrs),
+                Err(error) => self.problem(item, ProblemKind::Unreadable(error))?,
+            }
+        }
+        let is_had = wanted && attributes.xattr_set == self.xattrs.0;
+        let xattrs = if is_had { &self.xattrs.1[..] } else { &[] };
+        let mut problems = Vec::new();
+        let add = &mut |kind| problems.push(kind);
+        self.context.restore.apply(handle, attributes, xattrs, &mut self.report, add);
+        for kind in problems {
+            self.problem(item, kind)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,276 @@
+//! What an image holds and how: counts and sizes from its root and from the tables that describe
+//! storage. Reads the index pages of all tables and all frame records; decodes no frame.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use shale_codec::Codec;
+use shale_format::root::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
+use shale_format::{Category, SectionType};
+use shale_read::Image;
+use shale_table::Table;
+
+use crate::error::Error;
+
+/// Facts about an image.
+#[derive(Debug, Clone, Serialize)]
+pub struct Info {
+    /// Format version, major and minor.
+    pub format_version: String,
+    /// Identity, in hexadecimal.
+    pub image_id: String,
+    /// Where the image begins in its file.
+    pub offset: u64,
+    /// Bytes of the image.
+    pub image_bytes: u64,
+    /// Compatible and incompatible feature bits.
+    pub features_compat: u64,
+    /// Incompatible feature bits.
+    pub features_incompat: u64,
+    /// Trees, newest last.
+    pub snapshots: Vec<SnapshotInfo>,
+    /// Unique contents, without the empty one.
+    pub contents: u64,
+    /// Their bytes, with holes.
+    pub content_bytes: u64,
+    /// Runs of content that lie together.
+    pub extents: u64,
+    /// Frames.
+    pub frames: u64,
+    /// Plain bytes of all frames.
+    pub plain_bytes: u64,
+    /// Stored bytes of all frames.
+    pub stored_bytes: u64,
+    /// References of all frames.
+    pub references: u64,
+    /// Frames with references.
+    pub frames_with_references: u64,
+    /// What one random read can cost.
+    pub bounds: Bounds,
+    /// Frames by codec.
+    pub codecs: Vec<FrameGroup>,
+    /// Frames by category.
+    pub categories: Vec<FrameGroup>,
+    /// Stored bytes and pages of each table.
+    pub tables: Vec<TableInfo>,
+    /// Sections by type.
+    pub sections: Vec<SectionGroup>,
+    /// Set if the newest state is not whole and an earlier one is shown.
+    pub recovered: Option<String>,
+}
+
+/// One tree.
+#[derive(Debug, Clone, Serialize)]
+pub struct SnapshotInfo {
+    /// Name, made printable; may be empty.
+    pub name: String,
+    /// Directory entries.
+    pub entries: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Bytes of all regular files, hard links counted once.
+    pub file_bytes: u64,
+    /// Which times are kept.
+    pub times: Vec<&'static str>,
+}
+
+/// Bounds of a random read, by construction of the image.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Bounds {
+    /// Most references of any frame.
+    pub reference_count_max: u16,
+    /// Longest chain of references.
+    pub depth_max: u8,
+    /// Plain bytes of the largest frame.
+    pub frame_plain_bytes_max: u64,
+    /// Most plain bytes decoded for one byte.
+    pub read_bytes_max: u64,
+}
+
+/// Frames that have something in common.
+#[derive(Debug, Clone, Serialize)]
+pub struct FrameGroup {
+    /// What.
+    pub name: String,
+    /// Frames.
+    pub frames: u64,
+    /// Plain bytes.
+    pub plain_bytes: u64,
+    /// Stored bytes.
+    pub stored_bytes: u64,
+}
+
+/// One table.
+#[derive(Debug, Clone, Serialize)]
+pub struct TableInfo {
+    /// Its name.
+    pub name: String,
+    /// Number of its snapshot; none for shared tables.
+    pub snapshot: Option<usize>,
+    /// Rows.
+    pub rows: u64,
+    /// Pages, index pages included.
+    pub pages: u64,
+    /// Plain bytes of the pages.
+    pub plain_bytes: u64,
+    /// Stored bytes of the pages.
+    pub stored_bytes: u64,
+}
+
+/// Sections of one type.
+#[derive(Debug, Clone, Serialize)]
+pub struct SectionGroup {
+    /// The type.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+    /// Stored bytes, without headers.
+    pub stored_bytes: u64,
+}
+
+/// Gathers the facts. Costs one read a section and an index page, and a scan of the frame table.
+pub fn info(image: &Image) -> Result<Info, Error> {
+    let superblock = image.superblock();
+    let root = image.root();
+    let mut codecs: BTreeMap<String, FrameGroup> = BTreeMap::new();
+    let mut categories: BTreeMap<String, FrameGroup> = BTreeMap::new();
+    let (mut plain_bytes, mut stored_bytes, mut frames_with_references) = (0, 0, 0);
+    for record in image.frame_records(0..image.frame_count()) {
+        let (_, record) = record?;
+        plain_bytes += record.plain_len;
+        stored_bytes += record.stored_len;
+        frames_with_references += u64::from(record.reference_count > 0);
+        let codec = codec_name(record.codec, record.filter);
+        let category = Category::from_id(record.category).name().to_owned();
+        for (groups, name) in [(&mut codecs, codec), (&mut categories, category)] {
+            let group = groups.entry(name.clone()).or_insert(FrameGroup {
+                name,
+                frames: 0,
+                plain_bytes: 0,
+                stored_bytes: 0,
+            });
+            group.frames += 1;
+            group.plain_bytes += record.plain_len;
+            group.stored_bytes += record.stored_len;
+        }
+    }
+    let contents = image.content_count();
+    Ok(Info {
+        format_version: format!("{}.{}", superblock.version_major, superblock.version_minor),
+        image_id: hex(&superblock.image_id),
+        offset: image.offset(),
+        image_bytes: image.trailer().image_len,
+        features_compat: superblock.features.compat,
+        features_incompat: superblock.features.incompat,
+        snapshots: root.snapshots.iter().map(snapshot_info).collect(),
+        contents: contents.saturating_sub(1),
+        content_bytes: content_bytes(image)?,
+        extents: root.extents.row_count.saturating_sub(1),
+        frames: image.frame_count(),
+        plain_bytes,
+        stored_bytes,
+        references: root.references.row_count,
+        frames_with_references,
+        bounds: Bounds {
+            reference_count_max: root.bounds.reference_count_max,
+            depth_max: root.bounds.depth_max,
+            frame_plain_bytes_max: root.bounds.frame_plain_len_max,
+            read_bytes_max: root.bounds.read_bytes_max,
+        },
+        codecs: codecs.into_values().collect(),
+        categories: categories.into_values().collect(),
+        tables: tables(image)?,
+        sections: sections(image)?,
+        recovered: image.recovered().map(|recovery| recovery.reason.clone()),
+    })
+}
+
+/// A codec and its filter for people: `zstd`, `zstd+bcj-x86`.
+pub(crate) fn codec_name(codec: u8, filter: u8) -> String {
+    let codec = Codec::from_id(codec).map_or(format!("codec {codec}"), |c| c.name().to_owned());
+    match shale_codec::Filter::from_id(filter) {
+        Some(shale_codec::Filter::None) => codec,
+        Some(filter) => format!("{codec}+{}", filter.name()),
+        None => format!("{codec}+filter {filter}"),
+    }
+}
+
+fn snapshot_info(snapshot: &shale_read::Snapshot) -> SnapshotInfo {
+    SnapshotInfo {
+        name: snapshot.name.escape_ascii().to_string(),
+        entries: snapshot.entries.row_count,
+        inodes: snapshot.inodes.row_count,
+        directories: snapshot.directories.row_count.saturating_sub(1),
+        file_bytes: snapshot.file_bytes,
+        times: [
+            (TIME_MTIME, "mtime"),
+            (TIME_ATIME, "atime"),
+            (TIME_CTIME, "ctime"),
+            (TIME_BTIME, "btime"),
+        ]
+        .into_iter()
+        .filter(|(bit, _)| snapshot.times_kept & bit != 0)
+        .map(|(_, name)| name)
+        .collect(),
+    }
+}
+
+fn content_bytes(image: &Image) -> Result<u64, Error> {
+    let Some(table) = image.tables().into_iter().find(|t| t.schema.name == "contents") else {
+        return Ok(0);
+    };
+    let pages = image.table_pages(&table);
+    let rows = Table::new(table.root, table.schema, &pages).map_err(shale_read::ReadError::from)?;
+    match rows.row_count().checked_sub(1) {
+        Some(last) => Ok(rows.u64(0, last)?),
+        None => Ok(0),
+    }
+}
+
+fn tables(image: &Image) -> Result<Vec<TableInfo>, Error> {
+    let mut infos = Vec::new();
+    for table in image.tables() {
+        let pages = image.table_pages(&table);
+        let rows =
+            Table::new(table.root, table.schema, &pages).map_err(shale_read::ReadError::from)?;
+        let mut info = TableInfo {
+            name: table.schema.name.to_owned(),
+            snapshot: table.snapshot,
+            rows: table.root.row_count,
+            pages: 0,
+            plain_bytes: 0,
+            stored_bytes: 0,
+        };
+        rows.visit_pages(|visit| {
+            info.pages += 1;
+            info.plain_bytes += u64::from(visit.page.plain_len);
+            info.stored_bytes += u64::from(visit.page.stored_len);
+            Ok(true)
+        })?;
+        infos.push(info);
+    }
+    Ok(infos)
+}
+
+fn sections(image: &Image) -> Result<Vec<SectionGroup>, Error> {
+    let mut groups: BTreeMap<u16, SectionGroup> = BTreeMap::new();
+    for section in image.sections() {
+        let section = section?;
+        let kind = section.section_type;
+        let group = groups.entry(kind).or_insert_with(|| SectionGroup {
+            name: SectionType::from_id(kind)
+                .map_or_else(|| format!("type {kind}"), |kind| kind.name().to_owned()),
+            count: 0,
+            stored_bytes: 0,
+        });
+        group.count += 1;
+        group.stored_bytes += section.stored_len;
+    }
+    Ok(groups.into_values().collect())
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,38 @@
+//! ShaleFS, both sides: what needs reader and writer, or only one of them.
+//!
+//! [`create()`] makes an image that is verified before it gets its name; [`check()`] finds all that
+//! is wrong with one; [`extract()`] brings files out, never outside of their directory; [`info()`] and
+//! [`dump()`] tell what an image is made of; [`listing`] finds paths in it. Whoever only reads can
+//! use the reader, re-exported as [`read`].
+//!
+//! This crate knows no kernel mount, no terminal and no environment variables: what happens is
+//! told through [`Progress`], and [`Cancel`] ends it.
+
+pub mod error; // why something was not done
+pub mod progress; // what a caller is told meanwhile
+mod threads; // how many work at once
+pub mod pattern; // globs over paths of an image
+mod output; // an output that is there whole or not at all
+mod create; // a directory into an image
+mod verify; // the image against what was read from the source
+mod check; // everything that can be checked
+mod extract; // files out of an image
+pub mod listing; // paths in an image
+mod info; // counts and sizes
+pub mod dump; // any structure with its fields
+
+pub use check::{CheckOptions, CheckReport, Checked, DamagedPath, Problem as CheckProblem, check};
+pub use create::{CreateOptions, CreateReport, Output, create};
+pub use dump::dump;
+pub use error::Error;
+pub use extract::{
+    ExtractOptions, ExtractReport, Overwrite, Owner, Problem as ExtractProblem, ProblemKind,
+    extract,
+};
+pub use info::{Bounds, FrameGroup, Info, SectionGroup, SnapshotInfo, TableInfo, info};
+pub use pattern::{PatternError, Patterns};
+pub use progress::{Cancel, NoProgress, Phase, Progress};
+pub use verify::{VerifyReport, verify};
+
+pub use shale_read as read;
+pub use shale_write as write;

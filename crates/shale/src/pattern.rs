@@ -1,0 +1,461 @@
+//! Glob patterns over paths of an image, matched one path component at a time.
+//!
+//! `*` and `?` stay inside one component, `**` stands for any number of components (also none),
+//! `[a-z]` and `[!a-z]` for one character, `{a,b}` for alternatives, `\x` for x itself. A pattern
+//! begins at the root of the tree, with or without a leading slash. A match of a directory selects
+//! everything below it. Paths and patterns are bytes: names that are not UTF-8 match byte by byte.
+//!
+//! Matching carries a small set of positions down the walk, so that a directory under which no
+//! pattern can match is never listed: `usr/share/doc/**` touches three directories on its way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use thiserror::Error;
+
+/// Alternatives that all braces of one pattern may spell out together; more could only be a
+/// mistake and would cost memory.
+const ALTERNATIVES_MAX: usize = 4096;
+
+/// Why a pattern cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("pattern `{pattern}`: {what}")]
+pub struct PatternError {
+    /// The pattern, made printable.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+/// What one component of a path must look like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Component {
+    /// `**`: any number of components.
+    AnyDepth,
+    /// One component of these tokens.
+    Name(Vec<Token>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    /// This very byte.
+    Byte(u8),
+    /// `?`: one character, or one byte where the name is not UTF-8.
+    AnyChar,
+    /// `*`: any bytes.
+    AnyRun,
+    /// `[...]`: one character of these ranges (or of none of them).
+    Class { negated: bool, ranges: Vec<(u32, u32)> },
+}
+
+/// A set of patterns. An empty set selects everything.
+#[derive(Debug, Default)]
+pub struct Patterns {
+    alternatives: Vec<Alternative>,
+    /// As given, with whether anything has matched.
+    given: Vec<(Vec<u8>, AtomicBool)>,
+}
+
+#[derive(Debug)]
+struct Alternative {
+    components: Vec<Component>,
+    given_index: usize,
+}
+
+/// How far the patterns have matched along one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    /// (alternative, components of it matched), ascending.
+    waiting: Vec<(u32, u32)>,
+    selected: bool,
+}
+
+impl Position {
+    /// The path, or a directory above it, matches: it and all below it are wanted.
+    pub fn is_selected(&self) -> bool {
+        self.selected
+    }
+
+    /// Something below the path may match: it must be walked if it is a directory.
+    pub fn may_match_below(&self) -> bool {
+        self.selected || !self.waiting.is_empty()
+    }
+}
+
+impl Patterns {
+    /// Compiles patterns. Allocates in proportion to their length and number of alternatives.
+    pub fn new<P: AsRef<[u8]>>(patterns: &[P]) -> Result<Self, PatternError> {
+        let mut out = Self::default();
+        for (given_index, pattern) in patterns.iter().enumerate() {
+            let pattern = pattern.as_ref();
+            let fail = |what| PatternError {
+                pattern: String::from_utf8_lossy(pattern).into_owned(),
+                what,
+            };
+            for alternative in expand_braces(pattern).map_err(fail)? {
+                let components = parse(&alternative).map_err(fail)?;
+                out.alternatives.push(Alternative { components, given_index });
+            }
+            out.given.push((pattern.to_vec(), AtomicBool::new(false)));
+        }
+        Ok(out)
+    }
+
+    /// True if there is no pattern, so that everything is selected.
+    pub fn is_empty(&self) -> bool {
+        self.given.is_empty()
+    }
+
+    /// The position at the root of the tree.
+    pub fn start(&self) -> Position {
+        let waiting = (0..self.alternatives.len() as u32).map(|at| (at, 0)).collect();
+        self.settle(waiting, self.is_empty())
+    }
+
+    /// The position one entry `name` further down. Costs the number of waiting patterns times
+    /// the length of the name; a `*` can make it the product of both lengths.
+    pub fn step(&self, from: &Position, name: &[u8]) -> Position {
+        if from.selected {
+            return Position { waiting: Vec::new(), selected: true };
+        }
+        let mut waiting = Vec::new();
+        for &(alternative, at) in &from.waiting {
+            match self.component(alternative, at) {
+                Some(Component::AnyDepth) => waiting.push((alternative, at)),
+                Some(Component::Name(tokens)) if matches(tokens, name) => {
+                    waiting.push((alternative, at + 1));
+                }
+                _ => {}
+            }
+        }
+        self.settle(waiting, false)
+    }
+
+    /// Patterns that have matched nothing so far, as given.
+    pub fn unmatched(&self) -> impl Iterator<Item = &[u8]> {
+        self.given
+            .iter()
+            .filter(|(_, matched)| !matched.load(Ordering::Relaxed))
+            .map(|(pattern, _)| pattern.as_slice())
+    }
+
+    fn component(&self, alternative: u32, at: u32) -> Option<&Component> {
+        self.alternatives.get(alternative as usize)?.components.get(at as usize)
+    }
+
+    /// Adds the positions reached by letting `**` stand for nothing, and sees what is complete.
+    fn settle(&self, mut waiting: Vec<(u32, u32)>, mut selected: bool) -> Position {
+        let mut next = 0;
+        while let Some(&(alternative, at)) = waiting.get(next) {
+            match self.component(alternative, at) {
+                Some(Component::AnyDepth) => waiting.push((alternative, at + 1)),
+                Some(Component::Name(_)) => {}
+                None => {
+                    selected = true;
+                    if let Some(done) = self.alternatives.get(alternative as usize) {
+                        self.given[done.given_index].1.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+            next += 1;
+        }
+        if selected {
+            waiting.clear();
+        }
+        waiting.sort_unstable();
+        waiting.dedup();
+        Position { waiting, selected }
+    }
+}
+
+/// Spells out `{a,b}`, also nested, into patterns without braces.
+fn expand_braces(pattern: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
+    let mut done = Vec::new();
+    let mut open = vec![pattern.to_vec()];
+    while let Some(pattern) = open.pop() {
+        let Some((start, end, commas)) = first_braces(&pattern)? else {
+            done.push(pattern);
+            continue;
+        };
+        let mut from = start + 1;
+        // The last alternative is pushed last, so reverse to keep the order of writing.
+        let mut alternatives = Vec::new();
+        for to in commas.into_iter().chain([end]) {
+            alternatives
+                .push([&pattern[..start], &pattern[from..to], &pattern[end + 1..]].concat());
+            from = to + 1;
+        }
+        open.extend(alternatives.into_iter().rev());
+        if open.len() + done.len() > ALTERNATIVES_MAX {
+            return Err("its braces spell out more than 4096 alternatives");
+        }
+    }
+    Ok(done)
+}
+
+/// Offsets of the first opening brace, its closing one and the commas between.
+#[allow(clippy::type_complexity)]
+fn first_braces(pattern: &[u8]) -> Result<Option<(usize, usize, Vec<usize>)>, &'static str> {
+    let mut depth = 0usize;
+    let mut start = 0;
+    let mut commas = Vec::new();
+    let mut at = 0;
+    while at < pattern.len() {
+        match pattern[at] {
+            b'\\' => at += 1,
+            b'[' => at = class_end(pattern, at).unwrap_or(at),
+            b'{' => {
+                if depth == 0 {
+                    start = at;
+                }
+                depth += 1;
+            }
+            b',' if depth == 1 => commas.push(at),
+            b'}' if depth == 1 => return Ok(Some((start, at, commas))),
+            b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    if depth > 0 { Err("a `{` is not closed; write `\\{` for the character") } else { Ok(None) }
+}
+
+/// Offset of the `]` that closes the class opened at `open`.
+fn class_end(pattern: &[u8], open: usize) -> Option<usize> {
+    let mut at = open + 1;
+    if matches!(pattern.get(at), Some(b'!' | b'^')) {
+        at += 1;
+    }
+    // A bracket in first place stands for itself.
+    if pattern.get(at) == Some(&b']') {
+        at += 1;
+    }
+    while let Some(&byte) = pattern.get(at) {
+        match byte {
+            b']' => return Some(at),
+            b'/' => return None,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+fn parse(pattern: &[u8]) -> Result<Vec<Component>, &'static str> {
+    let mut components = Vec::new();
+    for part in pattern.split(|&byte| byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => return Err("`..` is not a name in an image"),
+            b"**" => {
+                // Two in a row mean no more than one.
+                if components.last() != Some(&Component::AnyDepth) {
+                    components.push(Component::AnyDepth);
+                }
+            }
+            _ => components.push(Component::Name(parse_name(part)?)),
+        }
+    }
+    Ok(components)
+}
+
+fn parse_name(part: &[u8]) -> Result<Vec<Token>, &'static str> {
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while at < part.len() {
+        match part[at] {
+            b'\\' => {
+                at += 1;
+                let byte = part.get(at).ok_or("it ends in a backslash")?;
+                tokens.push(Token::Byte(*byte));
+            }
+            b'?' => tokens.push(Token::AnyChar),
+            b'*' => {
+                if tokens.last() != Some(&Token::AnyRun) {
+                    tokens.push(Token::AnyRun);
+                }
+            }
+            b'[' => {
+                let end =
+                    class_end(part, at).ok_or("a `[` is not closed; write `\\[` for it")?;
+                tokens.push(parse_class(&part[at + 1..end])?);
+                at = end;
+            }
+            byte => tokens.push(Token::Byte(byte)),
+        }
+        at += 1;
+    }
+    Ok(tokens)
+}
+
+fn parse_class(mut inside: &[u8]) -> Result<Token, &'static str> {
+    let negated = matches!(inside.first(), Some(b'!' | b'^'));
+    if negated {
+        inside = &inside[1..];
+    }
+    let mut chars = Vec::new(); // (character, was escaped)
+    while !inside.is_empty() {
+        let escaped = inside[0] == b'\\' && inside.len() > 1;
+        if escaped {
+            inside = &inside[1..];
+        }
+        let (char, len) = next_char(inside);
+        chars.push((char, escaped));
+        inside = &inside[len..];
+    }
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while at < chars.len() {
+        let first = chars[at].0;
+        let is_range = chars.get(at + 1) == Some(&(u32::from(b'-'), false)) && at + 2 < chars.len();
+        let last = if is_range { chars[at + 2].0 } else { first };
+        if last < first {
+            return Err("a range in brackets runs backwards");
+        }
+        ranges.push((first, last));
+        at += if is_range { 3 } else { 1 };
+    }
+    Ok(Token::Class { negated, ranges })
+}
+
+/// The first character and its length. Bytes that are not UTF-8 count one by one, above all
+/// characters.
+fn next_char(bytes: &[u8]) -> (u32, usize) {
+    const NOT_UTF8: u32 = 0x11_0000;
+    let first = bytes[0];
+    let len = match first {
+        0..0x80 => return (u32::from(first), 1),
+        0xc2..0xe0 => 2,
+        0xe0..0xf0 => 3,
+        0xf0..0xf5 => 4,
+        _ => 1,
+    };
+    let char = bytes.get(..len).and_then(|c| std::str::from_utf8(c).ok());
+    match char.and_then(|c| c.chars().next()) {
+        Some(char) => (u32::from(char), len),
+        None => (NOT_UTF8 + u32::from(first), 1),
+    }
+}
+
+/// Whether `name` has the form of `tokens`. On a mismatch only the last `*` is tried again one
+/// character further, which is enough: an earlier one could not take less.
+fn matches(tokens: &[Token], name: &[u8]) -> bool {
+    let (mut token, mut at) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    loop {
+        let step = match tokens.get(token) {
+            None if at == name.len() => return true,
+            None => None,
+            Some(Token::AnyRun) => {
+                retry = Some((token + 1, at));
+                token += 1;
+                continue;
+            }
+            Some(_) if at == name.len() => None,
+            Some(Token::Byte(byte)) => (name[at] == *byte).then_some(1),
+            Some(Token::AnyChar) => Some(next_char(&name[at..]).1),
+            Some(Token::Class { negated, ranges }) => {
+                let (char, len) = next_char(&name[at..]);
+                let inside = ranges.iter().any(|&(from, to)| from <= char && char <= to);
+                (inside != *negated).then_some(len)
+            }
+        };
+        match (step, retry) {
+            (Some(len), _) => {
+                at += len;
+                token += 1;
+            }
+            (None, Some((after, from))) if from < name.len() => {
+                retry = Some((after, from + 1));
+                token = after;
+                at = from + 1;
+            }
+            (None, _) => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selects(pattern: &str, path: &str) -> bool {
+        let patterns = Patterns::new(&[pattern]).unwrap();
+        let mut position = patterns.start();
+        for name in path.split('/').filter(|n| !n.is_empty()) {
+            position = patterns.step(&position, name.as_bytes());
+        }
+        position.is_selected()
+    }
+
+    #[test]
+    fn star_stays_in_its_component_and_two_stars_do_not() {
+        assert!(selects("*.txt", "a.txt"));
+        assert!(!selects("*.txt", "d/a.txt"));
+        assert!(selects("**/*.txt", "a.txt"));
+        assert!(selects("**/*.txt", "d/e/a.txt"));
+        assert!(selects("usr/**/lib*", "usr/libx"));
+        assert!(selects("usr/**/lib*", "usr/a/b/lib"));
+        assert!(!selects("usr/**/lib*", "opt/a/b/lib"));
+        assert!(selects("a*b*c", "aXbYbZc"));
+        assert!(!selects("a*b*c", "aXbYbZ"));
+    }
+
+    #[test]
+    fn a_match_of_a_directory_selects_all_below_and_nothing_beside() {
+        assert!(selects("usr/share", "usr/share/doc/x"));
+        assert!(selects("/usr/share/", "usr/share"));
+        assert!(!selects("usr/share", "usr"));
+        assert!(!selects("usr/share", "usr/shared"));
+        assert!(selects("", "any/thing"));
+        assert!(selects(".", "any"));
+        assert!(selects("**", "x/y"));
+    }
+
+    #[test]
+    fn classes_alternatives_escapes_and_bytes_that_are_not_utf8() {
+        assert!(selects("[a-c]x", "bx"));
+        assert!(!selects("[!a-c]x", "bx"));
+        assert!(selects("[!a-c]x", "\u{e9}x"));
+        assert!(selects("[]-]", "]"));
+        assert!(selects("[a\\-z]", "-"));
+        assert!(!selects("[a\\-z]", "m"));
+        assert!(selects("?x", "\u{e9}x"));
+        assert!(selects("{a,b{c,d}}/e", "bd/e"));
+        assert!(!selects("{a,b{c,d}}/e", "b/e"));
+        assert!(selects("\\*", "*"));
+        assert!(!selects("\\*", "a"));
+        assert!(selects("[{]a[}]", "{a}"));
+        let patterns = Patterns::new(&[&b"caf\xe9*"[..], b"?\xff"]).unwrap();
+        assert!(patterns.step(&patterns.start(), b"caf\xe9.txt").is_selected());
+        assert!(patterns.step(&patterns.start(), b"\xfe\xff").is_selected());
+        assert!(!patterns.step(&patterns.start(), b"cafe").is_selected());
+    }
+
+    #[test]
+    fn directories_that_cannot_lead_to_a_match_are_pruned() {
+        let patterns = Patterns::new(&["usr/share/*/a", "etc"]).unwrap();
+        let usr = patterns.step(&patterns.start(), b"usr");
+        assert!(usr.may_match_below() && !usr.is_selected());
+        assert!(!patterns.step(&usr, b"lib").may_match_below());
+        assert!(!patterns.step(&patterns.start(), b"var").may_match_below());
+    }
+
+    #[test]
+    fn wrong_patterns_are_refused_and_unmatched_ones_are_named() {
+        for wrong in ["a/../b", "[a", "{a,b", "a\\", "[z-a]"] {
+            assert!(Patterns::new(&[wrong]).is_err(), "{wrong}");
+        }
+        let many = "{a,b}".repeat(13);
+        assert!(Patterns::new(&[many]).is_err());
+        let patterns = Patterns::new(&["a", "b*"]).unwrap();
+        patterns.step(&patterns.start(), b"a");
+        assert_eq!(patterns.unmatched().collect::<Vec<_>>(), [b"b*"]);
+    }
+
+    #[test]
+    fn many_stars_cost_no_more_than_the_product_of_lengths() {
+        let name = "a".repeat(255);
+        let pattern = "*a".repeat(60) + "b";
+        assert!(!selects(&pattern, &name));
+    }
+}

@@ -1,0 +1,363 @@
+//! The image read back and compared with what was read from the source.
+//!
+//! It goes through the reader, as every later user will, and decodes every frame: each content's
+//! digest and the digest of the tree (names, attributes, xattrs, links) must be those that the
+//! build made of the bytes of the source, before they were packed. Contents are taken in order,
+//! so frames are decoded about once; memory is the frame cache and the report's digests.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+
+use shale_format::{InodeKind, InodeRecord};
+use shale_read::{
+    Attributes, FrameBytes, Image, Options, Piece, PieceKind, ReadError, SnapshotChoice, Source,
+    Tree, Xattr,
+};
+use shale_write::Report;
+use shale_write::digest::{ContentHasher, EntryPayload, LinkGroup, PathDigest, TreeDigest};
+
+use crate::error::Error;
+use crate::progress::{Cancel, Progress};
+use crate::threads::thread_count;
+
+/// Contents longer than this are decoded by all threads together, others by one each.
+const LARGE_LEN: u64 = 32 << 20;
+/// Contents that a worker takes at once.
+const CONTENTS_TAKEN: u64 = 64;
+
+/// What was compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VerifyReport {
+    /// Contents whose digest was compared.
+    pub contents: u64,
+    /// Their bytes, holes included.
+    pub content_bytes: u64,
+    /// Entries of the tree that went into its digest.
+    pub entries: u64,
+    /// Frames decoded for it, references included.
+    pub frames_decoded: u64,
+}
+
+/// Reads the image in `source` back and compares it with `report`, which a build of it gave.
+///
+/// # Errors
+/// [`Error::Verify`] if anything differs or cannot be read.
+pub fn verify(
+    source: Arc<dyn Source>,
+    report: &Report,
+    threads: usize,
+    cancel: &Cancel,
+    progress: &dyn Progress,
+) -> Result<VerifyReport, Error> {
+    let unreadable = |error: ReadError| Error::Verify { what: error.to_string() };
+    let found_len = source.len();
+    if found_len != report.image_bytes {
+        return fail(format!("it is {found_len} bytes, {} were written", report.image_bytes));
+    }
+    let image = Image::open(source, Options::default()).map_err(unreadable)?;
+    if let Some(recovery) = image.recovered() {
+        return fail(format!("its newest state is not whole: {}", recovery.reason));
+    }
+    let contents = image.content_count();
+    if contents != report.content_digests.len() as u64 {
+        let expected = report.content_digests.len();
+        return fail(format!("it has {contents} contents, {expected} were written"));
+    }
+    let tree = image.tree(&SnapshotChoice::Newest).map_err(unreadable)?;
+    let verifier = Verifier {
+        image: &image,
+        report,
+        cancel,
+        progress,
+        next: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        failed: AtomicBool::new(false),
+        failure: Mutex::new(None),
+    };
+    progress.found(contents, verifier.total().map_err(unreadable)?);
+    let threads = thread_count(threads);
+    let entries = std::thread::scope(|scope| {
+        let names = scope.spawn(|| verifier.tree(&tree));
+        let workers: Vec<_> =
+            (1..threads.max(2)).map(|_| scope.spawn(|| verifier.small_contents())).collect();
+        verifier.small_contents();
+        for worker in workers {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+        names.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    verifier.large_contents(threads);
+    cancel.check()?;
+    if let Some(what) = verifier.failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        return fail(what);
+    }
+    Ok(VerifyReport {
+        contents,
+        content_bytes: verifier.bytes.into_inner(),
+        entries,
+        frames_decoded: image.counters().snapshot().frames_decoded,
+    })
+}
+
+fn fail<T>(what: String) -> Result<T, Error> {
+    Err(Error::Verify { what })
+}
+
+struct Verifier<'a> {
+    image: &'a Arc<Image>,
+    report: &'a Report,
+    cancel: &'a Cancel,
+    progress: &'a dyn Progress,
+    next: AtomicU64,
+    bytes: AtomicU64,
+    failed: AtomicBool,
+    failure: Mutex<Option<String>>,
+}
+
+impl Verifier<'_> {
+    fn is_over(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) || self.cancel.is_cancelled()
+    }
+
+    fn fail(&self, what: String) {
+        self.failed.store(true, Ordering::Relaxed);
+        self.failure.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(what);
+    }
+
+    fn total(&self) -> Result<u64, ReadError> {
+        let mut total = 0;
+        for content in 0..self.image.content_count() {
+            total += self.image.content_len(content)?;
+        }
+        Ok(total)
+    }
+
+    fn small_contents(&self) {
+        let count = self.image.content_count();
+        loop {
+            let first = self.next.fetch_add(CONTENTS_TAKEN, Ordering::Relaxed);
+            if first >= count {
+                return;
+            }
+            for content in first..(first + CONTENTS_TAKEN).min(count) {
+                if self.is_over() {
+                    return;
+                }
+                let result = self.image.content_len(content).and_then(|len| match len {
+                    0..=LARGE_LEN => self.hash(content, len).map(|hasher| Some((len, hasher))),
+                    _ => Ok(None),
+                });
+                match result {
+                    Ok(Some((len, hasher))) => self.compare(content, len, hasher),
+                    Ok(None) => {}
+                    Err(error) => self.fail(format!("content {content}: {error}")),
+                }
+            }
+        }
+    }
+
+    fn hash(&self, content: u64, len: u64) -> Result<ContentHasher, ReadError> {
+        let mut hasher = ContentHasher::new();
+        for piece in self.image.pieces(content, 0..len)? {
+            let piece = piece?;
+            match piece.kind {
+                PieceKind::Frame { frame, frame_offset } => {
+                    let plain = self.image.frame(frame)?;
+                    hasher.update(slice(&plain, frame_offset, piece.len));
+                }
+                PieceKind::Hole | PieceKind::Zero => hasher.update_zeroes(piece.len),
+            }
+        }
+        Ok(hasher)
+    }
+
+    /// Long contents one after the other: hashing is a chain, so the threads decode ahead, each
+    /// every n-th piece, and one hashes.
+    fn large_contents(&self, threads: usize) {
+        for content in 0..self.image.content_count() {
+            if self.is_over() {
+                return;
+            }
+            match self.image.content_len(content) {
+                Ok(len) if len > LARGE_LEN => match self.hash_ahead(content, len, threads) {
+                    Ok(Some(hasher)) => self.compare(content, len, hasher),
+                    Ok(None) => {}
+                    Err(error) => self.fail(format!("content {content}: {error}")),
+                },
+                Ok(_) => {}
+                Err(error) => self.fail(format!("content {content}: {error}")),
+            }
+        }
+    }
+
+    /// `None` if the run is over before the content.
+    fn hash_ahead(
+        &self,
+        content: u64,
+        len: u64,
+        threads: usize,
+    ) -> Result<Option<ContentHasher>, ReadError> {
+        type Decoded = Result<(Piece, Option<FrameBytes>), ReadError>;
+        std::thread::scope(|scope| {
+            let mut ahead = Vec::new();
+            for turn in 0..threads {
+                let (give, take) = sync_channel::<Decoded>(2);
+                ahead.push(take);
+                scope.spawn(move || {
+                    let pieces = match self.image.pieces(content, 0..len) {
+                        Ok(pieces) => pieces,
+                        Err(error) => return drop(give.send(Err(error))),
+                    };
+                    for piece in pieces.skip(turn).step_by(threads) {
+                        let decoded = piece.and_then(|piece| match piece.kind {
+                            PieceKind::Frame { frame, .. } => {
+                                Ok((piece, Some(self.image.frame(frame)?)))
+                            }
+                            PieceKind::Hole | PieceKind::Zero => Ok((piece, None)),
+                        });
+                        // The hasher has stopped listening: an error, or the end of the run.
+                        if give.send(decoded).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            let mut hasher = ContentHasher::new();
+            for take in ahead.iter().cycle() {
+                if self.is_over() {
+                    return Ok(None);
+                }
+                let Ok(decoded) = take.recv() else { break };
+                let (piece, plain) = decoded?;
+                match (piece.kind, plain) {
+                    (PieceKind::Frame { frame_offset, .. }, Some(plain)) => {
+                        hasher.update(slice(&plain, frame_offset, piece.len));
+                    }
+                    _ => hasher.update_zeroes(piece.len),
+                }
+                self.progress.done(0, piece.len);
+            }
+            Ok(Some(hasher))
+        })
+    }
+
+    fn compare(&self, content: u64, len: u64, hasher: ContentHasher) {
+        if len <= LARGE_LEN {
+            self.progress.done(1, len);
+        } else {
+            self.progress.done(1, 0);
+        }
+        self.bytes.fetch_add(len, Ordering::Relaxed);
+        let found = hasher.finish();
+        let expected =
+            usize::try_from(content).ok().and_then(|at| self.report.content_digests.get(at));
+        if expected != Some(&found) {
+            self.fail(format!("content {content} of {len} bytes is not what the source held"));
+        }
+    }
+
+    /// Compares the tree's digest and returns the number of its entries.
+    fn tree(&self, tree: &Tree) -> u64 {
+        match self.tree_digest(tree) {
+            Ok(Some(digest)) => {
+                if digest != self.report.tree_digest {
+                    self.fail(format!(
+                        "names, attributes or links are not what the source had ({} entries \
+                         found, {} written)",
+                        digest.entry_count, self.report.tree_digest.entry_count
+                    ));
+                }
+                digest.entry_count
+            }
+            Ok(None) => 0,
+            Err(error) => {
+                self.fail(error.to_string());
+                0
+            }
+        }
+    }
+
+    fn tree_digest(&self, tree: &Tree) -> Result<Option<TreeDigest>, ReadError> {
+        let mut digest = TreeDigest::default();
+        let mut groups: HashMap<u64, LinkGroup> = HashMap::new();
+        // Path digests of the directories above, by depth.
+        let mut above: Vec<PathDigest> = Vec::new();
+        let mut xattrs: (u64, Vec<Xattr>) = (0, Vec::new());
+        let mut walk = tree.descend(tree.root_inode())?;
+        while let Some(visit) = walk.next()? {
+            if self.is_over() {
+                return Ok(None);
+            }
+            let attributes = &visit.attributes;
+            let name = visit.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+            above.truncate(visit.depth);
+            let parent = above.last().copied().unwrap_or(PathDigest::ROOT);
+            if attributes.xattr_set != xattrs.0 {
+                let items = match attributes.xattr_set {
+                    0 => Vec::new(),
+                    _ => tree.xattrs(attributes.inode)?,
+                };
+                xattrs = (attributes.xattr_set, items);
+            }
+            let target;
+            let payload = match attributes.kind {
+                InodeKind::File => {
+                    let at = usize::try_from(attributes.payload).unwrap_or(usize::MAX);
+                    match self.report.content_digests.get(at) {
+                        Some(digest) => EntryPayload::Content(digest),
+                        None => EntryPayload::None,
+                    }
+                }
+                InodeKind::Symlink => {
+                    target = tree.link_target(attributes.inode)?;
+                    EntryPayload::Target(&target)
+                }
+                InodeKind::BlockDevice | InodeKind::CharDevice => {
+                    EntryPayload::Device(attributes.payload)
+                }
+                _ => EntryPayload::None,
+            };
+            digest.add_entry(
+                &parent,
+                name,
+                &record_of(attributes),
+                xattrs.1.iter().map(|item| (item.name.as_slice(), item.value.as_slice())),
+                payload,
+            );
+            if attributes.kind == InodeKind::Directory {
+                above.push(if visit.depth == 0 { PathDigest::ROOT } else { parent.child(name) });
+            } else if attributes.link_count > 1 {
+                groups.entry(attributes.inode).or_default().add(&parent, name);
+            }
+        }
+        for group in groups.values() {
+            digest.add_links(group);
+        }
+        Ok(Some(digest))
+    }
+}
+
+fn record_of(attributes: &Attributes) -> InodeRecord {
+    InodeRecord {
+        kind: attributes.kind,
+        permissions: attributes.permissions,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        link_count: attributes.link_count,
+        mtime: attributes.mtime,
+        atime: attributes.atime,
+        ctime: attributes.ctime,
+        btime: attributes.btime,
+        xattr_set: attributes.xattr_set,
+        payload: attributes.payload,
+    }
+}
+
+/// The part of a frame that a piece names; the reader has checked that it lies inside.
+fn slice(plain: &FrameBytes, frame_offset: u64, len: u64) -> &[u8] {
+    let start = usize::try_from(frame_offset).unwrap_or(usize::MAX);
+    let end = start.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+    plain.get(start..end).unwrap_or_default()
+}
