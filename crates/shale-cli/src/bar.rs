@@ -94,7 +94,7 @@ impl Bar {
         let (plain, stored) =
             (self.plain_bytes.load(Ordering::Relaxed), self.stored_bytes.load(Ordering::Relaxed));
         if stored > 0 {
-            message += &format!(", ratio {:.2}", plain as f64 / stored as f64);
+            message += &format!(", ratio {}", size::ratio(plain, stored));
         }
         message
     }

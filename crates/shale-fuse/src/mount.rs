@@ -10,7 +10,9 @@ pub(crate) mod device;
 /// Mounting by the system call.
 mod direct;
 /// Mounting through the setuid helper.
-pub(crate) mod helper;
+mod helper;
+/// A process that unmounts if the driver is killed.
+mod watch;
 /// The kernel's list of mounts.
 pub(crate) mod table;
 /// Longer read-ahead.
@@ -26,10 +28,12 @@ use crate::view::{MODE_DIRECTORY, MODE_TYPE_MASK, ROOT, View, ViewError};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use watch::Watch;
 
 /// How long dropping a [`Mounted`] waits for the serving threads.
 const DROP_PATIENCE: Duration = Duration::from_secs(2);
@@ -38,7 +42,7 @@ const DROP_PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// Returns once the kernel has accepted the driver, so success means that the mount works; a
 /// process that wants to go to the background forks before this call and reports to its parent
-/// after it. Root mounts by itself; others, and `auto_unmount`, go through `fusermount3`.
+/// after it. Root mounts by itself; others go through `fusermount3`.
 ///
 /// Costs one question to the view, for the root; nothing in the image is read beyond that.
 pub fn mount(
@@ -53,18 +57,17 @@ pub fn mount(
     }
     let mount_point = check_mount_point(mount_point)?;
     let driver = Arc::new(Driver::new(view, options));
-    let (device, way, watch) = attach(&mount_point, options)?;
+    let (device, way) = attach(&mount_point, options)?;
     // From here on there is a mount to take down again.
-    let session = match Session::begin(Arc::clone(&driver), device, options.threads()) {
-        Ok(session) => session,
-        Err(error) => {
-            let _ = way.unmount(&mount_point, true);
-            if let Some(watch) = watch {
-                watch.release();
-            }
-            return Err(MountError::Session(error));
-        }
+    let begin = || {
+        let session = Session::begin(Arc::clone(&driver), device, options.threads())
+            .map_err(MountError::Session)?;
+        let watch = options.auto_unmount.then(|| Watch::start(&mount_point, way)).transpose()?;
+        Ok((session, watch))
     };
+    let (session, watch) = begin().inspect_err(|_| {
+        let _ = way.unmount(&mount_point, true);
+    })?;
     let mut negotiated = session.negotiated().clone();
     let identity = table::Identity::of(&mount_point).ok();
     if let Some(len) = identity.and_then(|mounted| read_ahead::raise(mounted.device())) {
@@ -332,25 +335,28 @@ fn check_mount_point(mount_point: &Path) -> Result<PathBuf, MountError> {
     }
     match table::find(&path) {
         Ok(Some(entry)) if entry.is_shale() => {
-            Err(MountError::AlreadyMounted { path, mounted: table::shown(&entry.source) })
+            // What the kernel remembers of a mount is there even if its driver is not; the totals
+            // are always asked for.
+            match rustix::fs::statfs(&path) {
+                Err(Errno::NOTCONN) => Err(MountError::MountPointStale(path)),
+                _ => Err(MountError::AlreadyMounted { path, mounted: table::shown(&entry.source) }),
+            }
         }
         // Other file systems may be covered, as mount(8) allows it too.
         _ => Ok(path),
     }
 }
 
-type Attached = (std::os::fd::OwnedFd, Way, Option<helper::Watch>);
-
-/// Mounts in the way open to this process and these options.
-fn attach(mount_point: &Path, options: &Options) -> Result<Attached, MountError> {
-    if Way::of_this_process() == Way::Direct && !options.auto_unmount {
+/// Mounts in the way open to this process, and says which that was.
+fn attach(mount_point: &Path, options: &Options) -> Result<(OwnedFd, Way), MountError> {
+    if Way::of_this_process() == Way::Direct {
         match direct::mount(mount_point, options) {
-            Ok(device) => return Ok((device, Way::Direct, None)),
+            Ok(device) => return Ok((device, Way::Direct)),
             // Root without the right to mount, as in many containers: the helper knows no better
             // way, unless it is one that has been given the right.
             Err(error @ MountError::NotPermitted { .. }) => {
                 return match helper::mount(mount_point, options) {
-                    Ok((device, watch)) => Ok((device, Way::Helper, watch)),
+                    Ok(device) => Ok((device, Way::Helper)),
                     Err(_) => Err(error),
                 };
             }
@@ -359,6 +365,5 @@ fn attach(mount_point: &Path, options: &Options) -> Result<Attached, MountError>
     }
     // The helper's own messages about the device are poor.
     device::open()?;
-    let (device, watch) = helper::mount(mount_point, options)?;
-    Ok((device, Way::Helper, watch))
+    Ok((helper::mount(mount_point, options)?, Way::Helper))
 }

@@ -16,7 +16,7 @@ pub struct Options {
     /// Other users may see the mount; permissions are checked by the kernel. An ordinary user
     /// needs `user_allow_other` in /etc/fuse.conf for it.
     pub allow_other: bool,
-    /// The mount disappears even when the driver is killed. Needs `fusermount3`, for root as well.
+    /// The mount disappears even when the driver is killed: a small process watches over it.
     pub auto_unmount: bool,
     /// Device nodes in the image are devices. Root only.
     pub allow_devices: bool,

@@ -204,7 +204,7 @@ assert m[:] == b";
                 for _ in 0..200 {
                     state =
                         state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    let offset = (state >> 33) % LEN & !4095;
+                    let offset = ((state >> 33) % LEN) & !4095;
                     let mut bytes = vec![0u8; 65536.min((LEN - offset) as usize)];
                     file.read_exact_at(&mut bytes, offset).unwrap();
                     assert!(bytes == expected[offset as usize..offset as usize + bytes.len()]);

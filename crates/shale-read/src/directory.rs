@@ -97,7 +97,7 @@ impl EntryOrder {
             self.inode_max = inode;
         } else if tree.kind_and_payload(inode)?.0 == InodeKind::Directory {
             // A file is met again by a hard link; a directory has one name.
-            let expected = Expected::AtLeast(self.inode_max + 1);
+            let expected = Expected::AtLeast(self.inode_max.saturating_add(1));
             return Err(value("inode of a directory in level order", inode, expected));
         }
         Ok(())
@@ -217,6 +217,7 @@ impl Tree {
         if cookie > 0 && row < directory.entry_end {
             // What came before the cookie is not read again, but for the inode right before.
             let before = table.u64(entries::INODE, row - 1)?;
+            self.check_entry(directory, before).at(|| format!("entries row {}", row - 1))?;
             order.inode_max = before.max(directory.inode);
         }
         let mut inodes = Vec::new();

@@ -207,7 +207,7 @@ impl Iterator for FrameRecords<'_> {
         let is_at_hand = frame.checked_sub(self.first).is_some_and(|at| at < self.count);
         if !is_at_hand && frame >= self.singly_until && self.fill().is_err() {
             // Each frame on a good page is still given.
-            self.singly_until = frame + RECORDS_PER_STEP;
+            self.singly_until = frame.saturating_add(RECORDS_PER_STEP);
         }
         self.next += 1;
         let at = frame.wrapping_sub(self.first);

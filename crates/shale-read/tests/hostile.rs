@@ -4,72 +4,12 @@
 
 mod assemble;
 
-use std::time::{Duration, Instant};
-
+use assemble::exercise::exercise;
 use assemble::{Draft, DraftFrame, inode, noise};
 use shale_codec::Codec;
 use shale_format::InodeKind;
 use shale_format::schema::{STREAM_HOLE, STREAM_ZERO};
-use shale_read::{Fault, Options, ReadError, SnapshotChoice, Tree};
-
-/// Uses everything a tree offers; returns the errors met. Fails the test if it takes too long.
-fn exercise(tree: &Tree) -> Vec<ReadError> {
-    let begin = Instant::now();
-    let mut errors = Vec::new();
-    let mut note = |result: Result<(), ReadError>| errors.extend(result.err());
-    let inode_max = tree.inode_count().min(50) + 2;
-    let mut buf = vec![0; 3000];
-    for inode in (0..=inode_max).chain([u64::MAX]) {
-        note(tree.attributes(inode).map(drop));
-        note(tree.lookup(inode, b"a.txt").map(drop));
-        note(tree.lookup(inode, b"e").map(drop));
-        note(tree.lookup(inode, b"tty").map(drop));
-        for cookie in [0, 1, 3, u64::MAX] {
-            note(tree.list(inode, cookie, |_| true));
-            note(tree.list_attributes(inode, cookie, |_, _| true));
-        }
-        note(tree.link_target(inode).map(drop));
-        note(tree.xattr(inode, b"user.b").map(drop));
-        note(tree.xattr_names(inode).map(drop));
-        note(tree.xattrs(inode).map(drop));
-        note(tree.parent(inode).map(drop));
-        note(tree.directory_path(inode).map(drop));
-        note(tree.read(inode, 0, &mut buf).map(drop));
-        note(tree.read(inode, 170, &mut buf[..300]).map(drop));
-        note(tree.seek_data(inode, 3).map(drop));
-        note(tree.seek_hole(inode, 3).map(drop));
-        note(tree.data_len(inode).map(drop));
-        match tree.pieces(inode, 0..10_000) {
-            Ok(pieces) => pieces.take(10_000).for_each(|piece| note(piece.map(drop))),
-            Err(error) => note(Err(error)),
-        }
-    }
-    note(tree.lookup_path(b"d/e/../tty").map(drop));
-    if let Ok(mut descend) = tree.descend(1) {
-        let mut steps = 0u64;
-        loop {
-            match descend.next() {
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(error) => note(Err(error)),
-            }
-            steps += 1;
-            assert!(steps <= tree.entry_count() + 1, "a descent goes in circles");
-        }
-    }
-    let image = tree.image();
-    for frame in 0..image.frame_count().min(50) {
-        note(image.frame(frame).map(drop));
-        note(image.frame_verified(frame).map(drop));
-        note(image.read_cost(frame).map(drop));
-    }
-    image.frame_records(0..1000).for_each(|record| note(record.map(drop)));
-    for table in image.tables() {
-        note(image.check_table(&table, |_| true));
-    }
-    assert!(begin.elapsed() < Duration::from_secs(20), "took {:?}", begin.elapsed());
-    errors
-}
+use shale_read::{Fault, Options, ReadError, SnapshotChoice};
 
 /// Exercises the sample after a change, and wants an error that holds all of `words`.
 #[track_caller]
@@ -120,6 +60,28 @@ fn a_directory_is_entered_by_one_name_only() {
     expect_error(|d| d.entries[6].0 = 9, &["entries row 6", "its parent"]);
     // From another directory than its parent.
     expect_error(|d| d.directories[2].2 = 0, &["directory inode 3", "its parent"]);
+}
+
+#[test]
+fn each_way_to_a_directory_checks_it_on_its_own() {
+    // /sparse leads to /d/e, whose parent is /d.
+    let mut draft = Draft::sample();
+    draft.entries[6].0 = 9;
+    let tree = draft.tree();
+    let error = tree.lookup(1, b"sparse").expect_err("another's directory");
+    assert!(error.to_string().contains("its parent is 1, expected 0"), "{error}");
+    assert!(tree.list_attributes(1, 0, |_, _| true).is_err());
+    assert_eq!(tree.lookup(3, b"e").expect("its own"), Some(9));
+
+    // /d/e and /d/tty are one directory: also seen by a listing that begins between the two.
+    let mut draft = Draft::sample();
+    draft.entries[8].0 = 9;
+    let tree = draft.tree();
+    for cookie in [0, 1] {
+        let error = tree.list(3, cookie, |_| true).expect_err("two names");
+        assert!(error.to_string().contains("level order"), "{cookie}: {error}");
+    }
+    tree.list(3, 2, |_| true).expect("behind them");
 }
 
 #[test]
@@ -245,6 +207,21 @@ fn contents_and_extents_that_do_not_fit_are_refused() {
     expect_error(|d| d.extents[6].1 = 1 << 60, &["content 3", "behind the last frame"]);
     expect_error(|d| d.extents[6].1 = u64::MAX - 2, &["extents row 6", "stream offset"]);
     expect_error(|d| d.extents[6].1 = u64::MAX - 20, &["extents row 6", "stream offset"]);
+}
+
+#[test]
+fn frames_that_go_back_in_stream_space_are_refused() {
+    // Starts at 0, 300, 200, and the end at 300.
+    let mut frames: Vec<_> = (0..3).map(|n| DraftFrame::stored(noise(100, n + 1))).collect();
+    frames[1].spoil = Some(|record| record.plain_start = 300);
+    let tree = Draft::one_file(frames, &[(320, 0)]).tree();
+    let error = tree
+        .pieces(2, 0..320)
+        .expect("starts")
+        .collect::<Result<Vec<_>, _>>()
+        .expect_err("goes back");
+    assert!(error.to_string().contains("frame 1: end of its plain bytes is 200"), "{error}");
+    assert!(tree.read(2, 0, &mut [0; 320]).is_err());
 }
 
 #[test]

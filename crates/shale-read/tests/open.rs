@@ -5,6 +5,7 @@ mod assemble;
 use std::sync::Arc;
 
 use assemble::{Draft, open, open_with};
+use shale_format::SectionType;
 use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::trailer::TRAILER_SECTION_LEN;
 use shale_read::{
@@ -188,6 +189,19 @@ fn a_trailer_of_another_image_does_not_count() {
     outer.extend_from_slice(&inner);
     let error = open(outer).expect_err("no trailer of its own");
     assert!(matches!(error.fault(), Fault::Truncated { .. }), "{error}");
+}
+
+#[test]
+fn a_trailer_with_the_right_tag_and_another_id_does_not_count() {
+    // The tag in section headers is half of the id; the trailer repeats all of it.
+    let mut bytes = Draft::sample().assemble();
+    let at = bytes.len() - TRAILER_SECTION_LEN;
+    let mut payload = bytes[at + SECTION_HEADER_LEN..].to_vec();
+    payload[55] ^= 1;
+    bytes.truncate(at);
+    assemble::push_section(&mut bytes, SectionType::Trailer, &payload);
+    let error = open(bytes).expect_err("another image's");
+    assert!(error.is_corrupt() && error.to_string().contains("another image"), "{error}");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! The result depends on the plain bytes, the references and the settings alone. A frame is
 //! stored plain where no codec makes it smaller. References are kept only where they pay: the
 //! frame is compressed with them, and without them unless a quick trial already shows that it
-//! cannot be worth it.
+//! cannot be worth it. Machine code may be filtered first, which a quick trial decides as well; a
+//! frame's references are then filtered alike, so that what was equal stays equal.
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::emit::codec_error;
 pub(crate) struct Bench {
     encoders: Vec<Encoder>,
     prefix: Vec<u8>,
+    filtered: Vec<u8>,
 }
 
 /// How frames are compressed.
@@ -26,6 +28,8 @@ pub(crate) struct Packing {
     pub(crate) settings: Settings,
     /// Try to compress what looks incompressible.
     pub(crate) tries_incompressible: bool,
+    /// Try filters on machine code.
+    pub(crate) tries_filters: bool,
 }
 
 /// A frame's references: their numbers and plain bytes, in prefix order.
@@ -50,6 +54,11 @@ const REFERENCE_GAIN_SHARE: usize = 32;
 const REFERENCE_COST: usize = 4;
 /// A thorough codec makes what a quick one leaves not smaller than this share of it, in percent.
 const QUICK_SHARE: usize = 60;
+/// Filters that are tried on machine code.
+const FILTERS: [Filter; 2] = [Filter::BcjX86, Filter::BcjArm64];
+/// A filter must save at least one part in this many, in percent of a quick trial's result: it
+/// costs a reader a pass over the bytes.
+const FILTER_GAIN_SHARE: usize = 100;
 /// The quick trial.
 const QUICK: Settings = Settings { codec: Codec::Zstd, level: 1, ..Settings::STORED };
 
@@ -81,9 +90,20 @@ impl Bench {
         references: References,
     ) -> Result<Packed, WriteError> {
         let had_references = !references.is_empty();
+        let filter = match category {
+            Category::Code if packing.tries_filters => {
+                self.choose_filter(packing, plain, &references)?
+            }
+            _ => Filter::None,
+        };
+        let mut filtered = std::mem::take(&mut self.filtered);
+        filtered.clear();
+        filtered.extend_from_slice(plain);
+        filter.apply(&mut filtered);
         let (mut best, mut kept, mut saved_bytes) = (None, Vec::new(), 0);
         if had_references && packing.settings.codec.prefix_len_max() > 0 {
-            let (stored, gain) = self.pack_with_references(packing, plain, &references)?;
+            let (stored, gain) =
+                self.pack_with_references(packing, &filtered, &references, filter)?;
             if gain > 0 {
                 kept = references.iter().map(|&(frame, _)| frame).collect();
                 saved_bytes = gain as u64;
@@ -91,15 +111,20 @@ impl Bench {
             }
         }
         drop(references);
-        let (codec, stored) = match best {
-            Some(best) => best,
-            None => self.pack_alone(packing, plain)?,
+        let best = match best {
+            Some(best) => Some(best),
+            None => self.pack_alone(packing, &filtered)?,
+        };
+        self.filtered = filtered;
+        let (codec, filter, stored) = match best {
+            Some((codec, stored)) => (codec, filter, stored),
+            None => (Codec::Stored, Filter::None, plain.to_vec()),
         };
         let record = FrameRecord {
             plain_len: plain.len() as u64,
             stored_len: stored.len() as u64,
             codec: codec.id(),
-            filter: Filter::None.id(),
+            filter: filter.id(),
             category: if codec == Codec::Stored && packing.settings.codec != Codec::Stored {
                 Category::Incompressible as u64
             } else {
@@ -114,20 +139,60 @@ impl Bench {
         Ok(Packed { stored, record, references: kept, references_dropped, saved_bytes })
     }
 
+    /// The filter that makes a quick trial with the frame's references smallest, if it gains.
+    fn choose_filter(
+        &mut self,
+        packing: &Packing,
+        plain: &[u8],
+        references: &References,
+    ) -> Result<Filter, WriteError> {
+        if packing.settings.codec == Codec::Stored {
+            return Ok(Filter::None);
+        }
+        let mut best = (Filter::None, usize::MAX);
+        for filter in [Filter::None].into_iter().chain(FILTERS) {
+            let mut filtered = plain.to_vec();
+            filter.apply(&mut filtered);
+            if filter != Filter::None && filtered == plain {
+                continue;
+            }
+            self.fill_prefix(references, filter);
+            let prefix = std::mem::take(&mut self.prefix);
+            let trial = self.encode(QUICK, &prefix, &filtered);
+            self.prefix = prefix;
+            let len = trial?.len();
+            if best.1 == usize::MAX || len + best.1 / FILTER_GAIN_SHARE < best.1 {
+                best = (filter, len);
+            }
+        }
+        Ok(best.0)
+    }
+
+    /// Puts the references' bytes, each filtered by itself, one behind the other.
+    fn fill_prefix(&mut self, references: &References, filter: Filter) {
+        self.prefix.clear();
+        for (_, bytes) in references {
+            let start = self.prefix.len();
+            self.prefix.extend_from_slice(bytes);
+            filter.apply(&mut self.prefix[start..]);
+        }
+    }
+
+    /// The frame without references; none if it does not get smaller.
     fn pack_alone(
         &mut self,
         packing: &Packing,
         plain: &[u8],
-    ) -> Result<(Codec, Vec<u8>), WriteError> {
+    ) -> Result<Option<(Codec, Vec<u8>)>, WriteError> {
         let codec = packing.settings.codec;
         let hopeless = !packing.tries_incompressible && looks_incompressible(plain);
         if codec != Codec::Stored && !hopeless {
             let stored = self.encode(packing.settings, &[], plain)?;
             if stored.len() < plain.len() {
-                return Ok((codec, stored));
+                return Ok(Some((codec, stored)));
             }
         }
-        Ok((Codec::Stored, plain.to_vec()))
+        Ok(None)
     }
 
     /// The frame with its references, and how many bytes they save, 0 if it is not worth it.
@@ -136,12 +201,10 @@ impl Bench {
         packing: &Packing,
         plain: &[u8],
         references: &References,
+        filter: Filter,
     ) -> Result<(Vec<u8>, usize), WriteError> {
-        let mut prefix = std::mem::take(&mut self.prefix);
-        prefix.clear();
-        for (_, bytes) in references {
-            prefix.extend_from_slice(bytes);
-        }
+        self.fill_prefix(references, filter);
+        let prefix = std::mem::take(&mut self.prefix);
         let stored = self.encode(packing.settings, &prefix, plain);
         self.prefix = prefix;
         let stored = stored?;
@@ -177,7 +240,7 @@ mod tests {
 
     fn packing(codec: Codec) -> Packing {
         let settings = Settings::new(codec, Settings::default_level(codec)).unwrap();
-        Packing { settings, tries_incompressible: false }
+        Packing { settings, tries_incompressible: false, tries_filters: true }
     }
 
     #[test]

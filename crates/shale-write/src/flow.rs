@@ -251,6 +251,7 @@ impl<'env, 'o> Flow<'env, 'o> {
             let packing = Packing {
                 settings: env.plan.settings,
                 tries_incompressible: env.plan.level.tries_incompressible,
+                tries_filters: env.plan.level.tries_filters,
             };
             let (plain, references) = load()?;
             let packed = bench.pack(&packing, &plain, category, references)?;

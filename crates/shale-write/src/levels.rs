@@ -3,7 +3,7 @@
 use shale_codec::{Codec, Settings};
 
 /// The level used when none is given.
-pub const LEVEL_DEFAULT: u8 = 7;
+pub const LEVEL_DEFAULT: u8 = 6;
 
 /// What a level stands for.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +24,8 @@ pub struct Level {
     pub page_level: i32,
     /// Frames that look incompressible are tried all the same.
     pub tries_incompressible: bool,
+    /// Filters are tried on machine code.
+    pub tries_filters: bool,
 }
 
 /// How much a frame may refer to.
@@ -43,38 +45,63 @@ impl ReferenceLimits {
 }
 
 const KIB: u32 = 1 << 10;
+const MIB: u32 = 1 << 20;
 
-/// All levels, by number.
+/// All levels, by number. Measured in `docs/performance.md`.
 pub const LEVELS: [Level; 10] = [
-    level(0, "stored: nothing is compressed but the tables", Codec::Stored, 0, 256 * KIB, 1),
-    level(1, "zstd at its fastest", Codec::Zstd, 1, 256 * KIB, 3),
-    level(2, "zstd, fast", Codec::Zstd, 2, 256 * KIB, 3),
-    level(3, "zstd, fast", Codec::Zstd, 3, 256 * KIB, 3),
-    level(4, "zstd, moderate", Codec::Zstd, 6, 256 * KIB, 9),
-    level(5, "zstd, moderate", Codec::Zstd, 9, 256 * KIB, 9),
-    level(6, "zstd, thorough", Codec::Zstd, 12, 256 * KIB, 12),
-    level(7, "zstd, thorough", Codec::Zstd, 15, 256 * KIB, 19),
-    level(8, "zstd, slow", Codec::Zstd, 19, 256 * KIB, 19),
-    level(9, "zstd, slow, large frames", Codec::Zstd, 22, 1024 * KIB, 19),
+    alone(0, "stored: nothing is compressed but the tables", Codec::Stored, 0, 1),
+    alone(1, "zstd at its fastest", Codec::Zstd, 1, 3),
+    alone(2, "zstd, fast", Codec::Zstd, 3, 3),
+    alone(3, "zstd, moderate", Codec::Zstd, 6, 9),
+    related(4, "zstd, fast, with references", (Codec::Zstd, 3), 256 * KIB, (4, 2, 2), 256),
+    related(5, "zstd, moderate, with references", (Codec::Zstd, 9), 256 * KIB, (4, 2, 2), 256),
+    related(6, "zstd, thorough, with references", (Codec::Zstd, 12), 256 * KIB, (4, 2, 2), 256),
+    related(7, "zstd, slow, with references", (Codec::Zstd, 19), 256 * KIB, (4, 2, 2), 256),
+    related(8, "LZMA, with references", (Codec::Lzma, 6), 512 * KIB, (4, 3, 6), 128),
+    related(9, "LZMA, large frames, with references", (Codec::Lzma, 9), 4 * MIB, (3, 2, 12), 128),
 ];
 
-const fn level(
+/// A level whose frames stand alone, so that they are compressed while files are read.
+const fn alone(
     level: u8,
     summary: &'static str,
     codec: Codec,
     codec_level: i32,
-    frame_len: u32,
     page_level: i32,
 ) -> Level {
     Level {
         level,
         summary,
         codec: (codec, codec_level),
-        frame_len,
+        frame_len: 256 * KIB,
         references: ReferenceLimits::NONE,
         segment_window_len: 0,
         page_level,
+        tries_incompressible: false,
+        tries_filters: false,
+    }
+}
+
+/// A level with segment dedupe and references; `bounds` are count, depth and MiB decoded for them.
+const fn related(
+    level: u8,
+    summary: &'static str,
+    codec: (Codec, i32),
+    frame_len: u32,
+    bounds: (u16, u8, u64),
+    segment_window_len: u32,
+) -> Level {
+    let (count_max, depth_max, closure_mib) = bounds;
+    Level {
+        level,
+        summary,
+        codec,
+        frame_len,
+        references: ReferenceLimits { count_max, depth_max, closure_bytes_max: closure_mib << 20 },
+        segment_window_len,
+        page_level: 19,
         tries_incompressible: level >= 9,
+        tries_filters: true,
     }
 }
 

@@ -37,9 +37,17 @@ pub enum Piece<'a> {
     /// Bytes the stream does not hold: the caller appends them to it.
     New(&'a [u8]),
     /// `len` bytes that equal the stream's bytes from `stream_offset` on.
-    Match { stream_offset: u64, len: u64 },
+    Match {
+        /// Where the equal bytes begin in the stream.
+        stream_offset: u64,
+        /// How many there are.
+        len: u64,
+    },
     /// `len` zero bytes.
-    Zero { len: u64 },
+    Zero {
+        /// How many there are.
+        len: u64,
+    },
 }
 
 /// What the segmenter may spend, decided once an image.
@@ -56,17 +64,23 @@ pub struct Settings {
 /// Counters for the report; all deterministic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes emitted as new, matched, and as zero runs.
+    /// Bytes emitted as new.
     pub new_bytes: u64,
+    /// Bytes matched.
     pub match_bytes: u64,
+    /// Bytes in zero runs.
     pub zero_bytes: u64,
-    /// Pieces of each kind (a new run that is emitted in several slices counts once).
+    /// New runs; one that is emitted in several slices counts once.
     pub new_count: u64,
+    /// Matches.
     pub match_count: u64,
+    /// Zero runs.
     pub zero_count: u64,
-    /// Anchors looked up, candidates whose bytes differed, matches refused by the policy.
+    /// Anchors looked up.
     pub lookup_count: u64,
+    /// Candidates whose bytes differed.
     pub false_count: u64,
+    /// Matches refused by the policy.
     pub refused_count: u64,
     /// log2 of the step the index ended with.
     pub step_log2: u32,
@@ -269,7 +283,8 @@ impl Segmenter {
         let here = self.stream_len + end as u64;
         // The source may not reach into the bytes that the match itself keeps out of the stream.
         let len_max = here - candidate;
-        let forward_max = (self.buf.len() - end).min(usize::try_from(len_max).unwrap_or(usize::MAX));
+        let forward_max =
+            (self.buf.len() - end).min(usize::try_from(len_max).unwrap_or(usize::MAX));
         // Backwards first over the window and what is pending, then forwards.
         let back_max = end.min(usize::try_from(candidate).unwrap_or(usize::MAX));
         let back = self.common_back(candidate, end, back_max, store)?;
@@ -304,7 +319,12 @@ impl Segmenter {
             let from = candidate - (done + len) as u64;
             let read = self.read_back(from, &mut scratch[..len], store);
             let ours = &self.buf[end - done - len..end - done];
-            let same = ours.iter().rev().zip(scratch[..len].iter().rev()).take_while(|(a, b)| a == b).count();
+            let same = ours
+                .iter()
+                .rev()
+                .zip(scratch[..len].iter().rev())
+                .take_while(|(a, b)| a == b)
+                .count();
             self.scratch = scratch;
             read?;
             done += same;
@@ -364,8 +384,7 @@ impl Segmenter {
         self.scanned = 0;
         self.gear = 0;
         self.gear_len = 0;
-        self.open =
-            Open::Match { stream_offset: found.stream_offset, len, len_max: found.len_max };
+        self.open = Open::Match { stream_offset: found.stream_offset, len, len_max: found.len_max };
         if !found.open {
             self.close_open(sink)?;
         }

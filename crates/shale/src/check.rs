@@ -198,12 +198,8 @@ pub fn check(
 ) -> Result<CheckReport, Error> {
     let findings = Findings::default();
     let start = locate(&source, options.offset)?;
-    let mut context = Context {
-        store: store::Store::new(source, start),
-        findings: &findings,
-        progress,
-        options,
-    };
+    let mut context =
+        Context { store: store::Store::new(source, start), findings: &findings, progress, options };
     progress.phase(Phase::Sections);
     let superblock: Superblock = sections::superblock(&context.store)?;
     let layout = sections::walk(&context, &superblock)?;

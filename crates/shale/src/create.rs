@@ -119,13 +119,7 @@ fn to_file(
             progress.phase(Phase::Verify);
             let again = output.file().try_clone().map_err(Error::io("read back", path))?;
             let again = FileSource::new(again).map_err(Error::io("read back", path))?;
-            Some(verify(
-                Arc::new(again),
-                &build,
-                options.build.threads,
-                &options.cancel,
-                progress,
-            )?)
+            Some(verify(Arc::new(again), &build, options.build.threads, &options.cancel, progress)?)
         }
     };
     options.cancel.check()?;
@@ -141,8 +135,7 @@ fn to_special(
     progress: &dyn Progress,
 ) -> Result<CreateReport, Error> {
     use std::os::unix::fs::FileTypeExt;
-    let mut file =
-        File::options().write(true).open(path).map_err(Error::io("write to", path))?;
+    let mut file = File::options().write(true).open(path).map_err(Error::io("write to", path))?;
     let found = file.metadata().map_err(Error::io("look at", path))?;
     if found.file_type().is_block_device() && !options.overwrite {
         return Err(Error::Exists { path: path.to_owned() });
@@ -162,10 +155,8 @@ fn build(
     progress: &dyn Progress,
 ) -> Result<Report, Error> {
     let progress = BuildProgress(progress);
-    let build = shale_write::Options {
-        cancel: Some(options.cancel.flag()),
-        ..options.build.clone()
-    };
+    let build =
+        shale_write::Options { cancel: Some(options.cancel.flag()), ..options.build.clone() };
     let scan = ScanOptions {
         threads: build.threads,
         excluded,

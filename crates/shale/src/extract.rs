@@ -204,7 +204,7 @@ impl Context<'_> {
         let fatal = !self.options.keep_going || is_hopeless(&kind);
         // What a user may not do, and what is left out for it, never ends a run.
         if fatal && !matches!(kind, ProblemKind::Device | ProblemKind::Attribute(..)) {
-            return Err(self.into_error(path, kind));
+            return Err(self.error_of(path, kind));
         }
         let mut report = self.lock();
         report.problem_count += 1;
@@ -214,7 +214,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    fn into_error(&self, path: &[u8], kind: ProblemKind) -> Error {
+    fn error_of(&self, path: &[u8], kind: ProblemKind) -> Error {
         let place = self.place(path);
         match kind {
             ProblemKind::NotMade(action, error) | ProblemKind::Attribute(action, error) => {
@@ -278,15 +278,8 @@ pub fn extract(
         .next()
         .is_none();
     let restore = attributes::Restore::new(tree, &beneath, options);
-    let context = Context {
-        tree,
-        beneath,
-        target,
-        options,
-        restore,
-        progress,
-        report: Mutex::default(),
-    };
+    let context =
+        Context { tree, beneath, target, options, restore, progress, report: Mutex::default() };
     progress.phase(Phase::Plan);
     if !is_empty && options.overwrite == Overwrite::Refuse {
         collide::refuse(&context)?;

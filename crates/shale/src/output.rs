@@ -108,9 +108,12 @@ impl OutputFile {
 
     /// Fails with EXIST if the name is taken.
     fn put_new(&mut self) -> rustix::io::Result<()> {
-        let Some(hidden) = &self.hidden else { return link(&self.file, &self.directory, &self.name) };
+        let Some(hidden) = &self.hidden else {
+            return link(&self.file, &self.directory, &self.name);
+        };
         let (directory, name) = (&self.directory, self.name.as_os_str());
-        match rustix::fs::renameat_with(directory, hidden, directory, name, RenameFlags::NOREPLACE) {
+        match rustix::fs::renameat_with(directory, hidden, directory, name, RenameFlags::NOREPLACE)
+        {
             Err(Errno::INVAL | Errno::NOSYS) => {
                 rustix::fs::linkat(directory, hidden, directory, name, AtFlags::empty())?;
                 rustix::fs::unlinkat(directory, hidden, AtFlags::empty())?;

@@ -275,8 +275,7 @@ fn parse_name(part: &[u8]) -> Result<Vec<Token>, &'static str> {
                 }
             }
             b'[' => {
-                let end =
-                    class_end(part, at).ok_or("a `[` is not closed; write `\\[` for it")?;
+                let end = class_end(part, at).ok_or("a `[` is not closed; write `\\[` for it")?;
                 tokens.push(parse_class(&part[at + 1..end])?);
                 at = end;
             }

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use serde_json::json;
+use shale::read::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale::write::Options;
 use shale::write::levels::LEVEL_DEFAULT;
 use shale::{CreateOptions, CreateReport, Output};
-use shale::read::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 
 use crate::args::{Create, TimeName};
 use crate::bar::Bar;
@@ -37,7 +37,8 @@ pub fn run(args: &Create, say: &Say) -> anyhow::Result<Exit> {
         shale::create(&args.source, Output::Path(args.output.clone()), &options, &bar)
     };
     drop(bar);
-    let report = report.with_context(|| format!("no image was made of {}", text::path(&args.source)))?;
+    let report =
+        report.with_context(|| format!("no image was made of {}", text::path(&args.source)))?;
     for problem in &report.build.problems {
         say.warn(format!("left out: {}", text::escape(problem.to_string().as_bytes())));
     }
@@ -110,11 +111,11 @@ fn options(args: &Create) -> anyhow::Result<CreateOptions> {
 
 fn summary(report: &CreateReport, output: &Path, seconds: f64, say: &Say) {
     let build = &report.build;
-    let ratio = build.file_bytes as f64 / build.image_bytes.max(1) as f64;
+    let ratio = size::ratio(build.file_bytes, build.image_bytes);
     say.line(format!(
-        "{}: {} entries, {} -> {}, ratio {ratio:.2}, {seconds:.1} s, {}/s{}",
+        "{}: {} entries, {} -> {}, ratio {ratio}, {seconds:.1} s, {}/s{}",
         text::path(output),
-        build.entries.total,
+        size::count(build.entries.total),
         size::show(build.file_bytes),
         size::show(build.image_bytes),
         size::show((build.file_bytes as f64 / seconds.max(0.001)) as u64),

@@ -27,7 +27,8 @@ pub fn run(args: &Dump, say: &Say) -> anyhow::Result<Exit> {
         dump(tree.image(), what, first..end, &mut |record| {
             let written = if say.json {
                 let comma: &[u8] = if count == 0 { b"\n" } else { b",\n" };
-                out.write_all(comma).and_then(|()| Ok(serde_json::to_writer(&mut out, &json(&record))?))
+                out.write_all(comma)
+                    .and_then(|()| Ok(serde_json::to_writer(&mut out, &json(&record))?))
             } else {
                 out.write_all(line(&record).as_bytes())
             };
@@ -97,9 +98,7 @@ fn line(record: &Record) -> String {
 fn json(record: &Record) -> Json {
     let mut object = Map::new();
     object.insert("structure".to_owned(), record.structure.clone().into());
-    for (key, value) in
-        [("index", record.index), ("offset", record.offset), ("len", record.len)]
-    {
+    for (key, value) in [("index", record.index), ("offset", record.offset), ("len", record.len)] {
         if let Some(value) = value {
             object.insert(key.to_owned(), value.into());
         }

@@ -32,7 +32,6 @@ pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
             snapshot.times.join(", ")
         )?;
     }
-    let ratio = |plain: u64, stored: u64| plain as f64 / stored.max(1) as f64;
     writeln!(
         out,
         "contents: {} of {}, in {} extents",
@@ -42,17 +41,13 @@ pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
     )?;
     writeln!(
         out,
-        "frames: {}, {} stored as {}, ratio {:.2}",
+        "frames: {}, {} stored as {}, ratio {}",
         info.frames,
         size::show(info.plain_bytes),
         size::show(info.stored_bytes),
-        ratio(info.plain_bytes, info.stored_bytes)
+        size::ratio(info.plain_bytes, info.stored_bytes)
     )?;
-    writeln!(
-        out,
-        "references: {} of {} frames",
-        info.references, info.frames_with_references
-    )?;
+    writeln!(out, "references: {} of {} frames", info.references, info.frames_with_references)?;
     let bounds = &info.bounds;
     writeln!(
         out,
@@ -66,12 +61,12 @@ pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
         for group in groups {
             writeln!(
                 out,
-                "  {title} {}: {} frames, {} stored as {}, ratio {:.2}",
+                "  {title} {}: {} frames, {} stored as {}, ratio {}",
                 group.name,
                 group.frames,
                 size::show(group.plain_bytes),
                 size::show(group.stored_bytes),
-                ratio(group.plain_bytes, group.stored_bytes)
+                size::ratio(group.plain_bytes, group.stored_bytes)
             )?;
         }
     }

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 use shale::listing::resolve;
-use shale::read::{Attributes, InodeKind, Options, PieceKind, TIME_ATIME, TIME_BTIME, TIME_CTIME, Tree};
+use shale::read::{
+    Attributes, InodeKind, Options, PieceKind, TIME_ATIME, TIME_BTIME, TIME_CTIME, Tree,
+};
 
 use super::attributes::{as_json, kind_name, mode_letters, text_time, time};
 use crate::args::Paths;
@@ -123,7 +125,9 @@ fn people(tree: &Tree, path: &[u8], found: &Attributes, say: &Say) -> anyhow::Re
                 continue;
             }
             let place = match piece.kind {
-                PieceKind::Frame { frame, frame_offset } => format!("frame {frame} at {frame_offset}"),
+                PieceKind::Frame { frame, frame_offset } => {
+                    format!("frame {frame} at {frame_offset}")
+                }
                 PieceKind::Hole => "hole".to_owned(),
                 PieceKind::Zero => "zero run".to_owned(),
             };

@@ -11,7 +11,10 @@ use crate::text;
 /// Shows the counters of a mounted image, as its driver gives them.
 pub fn run(args: &Stats, say: &Say) -> anyhow::Result<Exit> {
     let json = shale_fuse::read_statistics(&args.mount).with_context(|| {
-        format!("{} is not the root of a mounted image that you may look at", text::path(&args.mount))
+        format!(
+            "{} is not the root of a mounted image that you may look at",
+            text::path(&args.mount)
+        )
     })?;
     if say.json {
         say.raw(json.as_bytes())?;
@@ -30,8 +33,7 @@ fn lines(place: &str, value: &Value, out: &mut String) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
-                let place =
-                    if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
+                let place = if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
                 lines(&place, value, out);
             }
         }

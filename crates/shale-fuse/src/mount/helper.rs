@@ -1,9 +1,8 @@
-//! Mounting and unmounting through `fusermount3`, the setuid helper of Debian's `fuse3`: for
-//! ordinary users, and for mounts that must not outlive a killed driver.
+//! Mounting and unmounting through `fusermount3`, the setuid helper of Debian's `fuse3`, for
+//! ordinary users.
 //!
 //! The helper opens the device, mounts, and hands the device over through a socket, which is its
-//! standard input here. Asked to unmount automatically it stays, waits for the socket to close and
-//! then removes the mount.
+//! standard input here.
 
 use crate::error::MountError;
 use crate::options::Options;
@@ -20,26 +19,8 @@ use std::process::{Child, Command, Stdio};
 
 const PROGRAM: &str = "fusermount3";
 
-/// A helper that watches over a mount until it is let go.
-pub(super) struct Watch {
-    socket: OwnedFd,
-    child: Child,
-}
-
-impl Watch {
-    /// Lets the helper go: it removes the mount if the mount is dead, and ends.
-    pub(super) fn release(self) {
-        let Self { socket, mut child } = self;
-        drop(socket);
-        let _ = child.wait();
-    }
-}
-
-/// Mounts at `mount_point`; returns the device handle, and the helper where it stays.
-pub(super) fn mount(
-    mount_point: &Path,
-    options: &Options,
-) -> Result<(OwnedFd, Option<Watch>), MountError> {
+/// Mounts at `mount_point` and returns the device handle to serve it through.
+pub(super) fn mount(mount_point: &Path, options: &Options) -> Result<OwnedFd, MountError> {
     let failed =
         |what: &str, error: io::Error| MountError::system(format!("{what} {PROGRAM}"), error);
     let (ours, theirs) = rustix::net::socketpair(
@@ -65,12 +46,9 @@ pub(super) fn mount(
         })?;
     // The helper holds the other end alone by now, so that its death is the end of the stream.
     match receive(&ours) {
-        Ok(Some(device)) if options.auto_unmount => {
-            Ok((device, Some(Watch { socket: ours, child })))
-        }
         Ok(Some(device)) => {
             child.wait().map_err(|error| failed("wait for", error))?;
-            Ok((device, None))
+            Ok(device)
         }
         Ok(None) => {
             drop(ours);
@@ -180,7 +158,6 @@ fn option_text(options: &Options) -> OsString {
         (options.allow_devices, "dev"),
         (options.forbid_exec, "noexec"),
         (options.allow_other, "allow_other"),
-        (options.auto_unmount, "auto_unmount"),
     ];
     for (_, word) in flags.iter().filter(|(wanted, _)| *wanted) {
         text.push(b',');
@@ -201,13 +178,12 @@ mod tests {
     fn commas_in_the_image_path_stay_in_the_path() {
         let options = Options {
             source_name: OsString::from("/data/a,allow_other\\b.shale"),
-            auto_unmount: true,
             ..Options::default()
         };
         assert_eq!(
             option_text(&options).to_str().unwrap(),
             "ro,noatime,default_permissions,subtype=shale,\
-             fsname=/data/a\\,allow_other\\\\b.shale,nosuid,nodev,auto_unmount"
+             fsname=/data/a\\,allow_other\\\\b.shale,nosuid,nodev"
         );
     }
 

@@ -253,7 +253,7 @@ impl View for MemoryTree {
             return Ok(None);
         }
         let pieces: Vec<Range<u64>> = match &node.content {
-            Content::Pattern => vec![0..len],
+            Content::Pattern => std::iter::once(0..len).collect(),
             Content::Pieces(pieces) => {
                 pieces.iter().map(|(start, bytes)| *start..*start + bytes.len() as u64).collect()
             }

@@ -20,6 +20,8 @@ use shale_read::{Image, MemorySource, Options, ReadError, SnapshotChoice, Tree};
 use shale_table::{PageRef, PageSink, Schema, TableBuilder, TableError, TableRoot, Value};
 use std::sync::Arc;
 
+pub mod exercise;
+
 pub const IMAGE_ID: [u8; 16] = *b"an image of test";
 
 /// One frame before it is stored.

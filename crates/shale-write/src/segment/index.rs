@@ -140,7 +140,7 @@ impl AnchorIndex {
 
     fn home(&self, key: u32) -> usize {
         // The top bits, so that doubling the table keeps neighbours together.
-        (u64::from(key) * self.keys.len() as u64 >> 32) as usize
+        ((u64::from(key) * self.keys.len() as u64) >> 32) as usize
     }
 
     fn place(&mut self, key: u32, value: u64) {

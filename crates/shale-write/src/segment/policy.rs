@@ -39,6 +39,12 @@ pub struct Scatter {
     last_end: u64,
 }
 
+impl Default for Scatter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Scatter {
     /// Nothing touched.
     pub fn new() -> Self {

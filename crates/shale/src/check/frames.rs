@@ -94,11 +94,7 @@ fn plain_total(context: &Context<'_>, root: &Root) -> u64 {
 }
 
 /// How often each frame is referred to.
-fn count_uses(
-    context: &Context<'_>,
-    root: &Root,
-    uses: &[AtomicU32],
-) -> Result<(), PageFault> {
+fn count_uses(context: &Context<'_>, root: &Root, uses: &[AtomicU32]) -> Result<(), PageFault> {
     let pages = TablePages::new(&context.store, &root.references)?;
     let table = Table::new(root.references, &references::SCHEMA, &pages)?;
     let mut rows = table.cursor();
@@ -268,8 +264,8 @@ impl Work<'_> {
     }
 
     fn decode(&self, frame: u64, tools: &mut Tools<'_, '_>) -> Plain {
-        let record = record(&mut tools.records, frame)
-            .map_err(|fault| self.damage(frame, None, fault.0))?;
+        let record =
+            record(&mut tools.records, frame).map_err(|fault| self.damage(frame, None, fault.0))?;
         let mut below = Vec::new();
         if record.reference_count > 0 {
             for row in 0..u64::from(record.reference_count) {
@@ -279,7 +275,10 @@ impl Work<'_> {
                 };
                 match reference {
                     Ok(reference) => below.push(reference),
-                    Err(fault) => return Err(self.damage(frame, None, fault.0)),
+                    Err(fault) => {
+                        self.damage(frame, None, fault.0);
+                        return Err(());
+                    }
                 }
             }
         }
@@ -294,7 +293,10 @@ impl Work<'_> {
                 self.plain_bytes.fetch_add(record.plain_len, Ordering::Relaxed);
                 Ok(Arc::new(plain))
             }
-            Err(what) => Err(self.damage(frame, offset, what)),
+            Err(what) => {
+                self.damage(frame, offset, what);
+                Err(())
+            }
         }
     }
 

@@ -65,8 +65,7 @@ fn check_contents(
         }
         Ok(())
     };
-    let complete =
-        scan(context, PLACE, &root.contents, &contents::SCHEMA, layout, checked, visit)?;
+    let complete = scan(context, PLACE, &root.contents, &contents::SCHEMA, layout, checked, visit)?;
     if root.contents.row_count < 2 {
         let rows = root.contents.row_count;
         context.findings.add(
@@ -196,7 +195,14 @@ fn check_frame(
     expect(PLACE, row, "depth", u64::from(depth), depth <= bound, "the bound in the root")?;
     let count = record.reference_count;
     let bound = u32::from(root.bounds.reference_count_max);
-    expect(PLACE, row, "reference count", u64::from(count), count <= bound, "the bound in the root")?;
+    expect(
+        PLACE,
+        row,
+        "reference count",
+        u64::from(count),
+        count <= bound,
+        "the bound in the root",
+    )?;
     let end = record.reference_first.checked_add(u64::from(count));
     let inside = count == 0 || end.is_some_and(|end| end <= root.references.row_count);
     expect(PLACE, row, "first reference", record.reference_first, inside, "in the table")

@@ -10,8 +10,8 @@ use shale_format::superblock::SUPERBLOCK_LEN;
 use shale_format::trailer::TRAILER_LEN;
 use shale_format::{FormatError, Root, SectionHeader, SectionType, Superblock, Trailer};
 
-use super::store::Store;
 use super::Context;
+use super::store::Store;
 use crate::error::Error;
 
 /// Bytes read at once while summing and searching.
@@ -96,7 +96,9 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
             findings.add(
                 &place,
                 Some(offset),
-                format!("truncated: its payload is {len} bytes, {there} are there; copy the image again"),
+                format!(
+                    "truncated: its payload is {len} bytes, {there} are there; copy the image again"
+                ),
             );
             match next_header(context, header.payload_offset(), superblock.image_tag())? {
                 Some(next) => {
@@ -111,7 +113,10 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
             Ok(sum) => findings.add(
                 &place,
                 Some(header.payload_offset()),
-                format!("payload is damaged: sum {:016x} expected, {sum:016x} found", header.payload_sum),
+                format!(
+                    "payload is damaged: sum {:016x} expected, {sum:016x} found",
+                    header.payload_sum
+                ),
             ),
             Err(what) => findings.add(&place, Some(header.payload_offset()), what),
         }
@@ -139,7 +144,10 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
     Ok(layout)
 }
 
-fn sum_payload(context: &Context<'_>, header: &SectionHeader) -> Result<Result<u64, String>, Error> {
+fn sum_payload(
+    context: &Context<'_>,
+    header: &SectionHeader,
+) -> Result<Result<u64, String>, Error> {
     let mut sum = Xxh3::new();
     let mut chunk = Vec::new();
     let mut at = header.payload_offset();
@@ -218,10 +226,7 @@ fn check_trailers(
             ));
         }
         if trailer.section_count != *index as u64 {
-            add(format!(
-                "{index} sections are before it, but it says {}",
-                trailer.section_count
-            ));
+            add(format!("{index} sections are before it, but it says {}", trailer.section_count));
         }
         previous = section.offset;
     }

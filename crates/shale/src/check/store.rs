@@ -53,9 +53,9 @@ impl Store {
         buf.clear();
         buf.try_reserve_exact(wanted).map_err(|_| format!("no memory for {len} bytes"))?;
         buf.resize(wanted, 0);
-        self.source.read_at(self.start + offset, buf).map_err(|error| {
-            format!("reading {len} bytes at offset {offset} failed: {error}")
-        })
+        self.source
+            .read_at(self.start + offset, buf)
+            .map_err(|error| format!("reading {len} bytes at offset {offset} failed: {error}"))
     }
 
     /// The plain bytes of a page, after its sum was compared.
@@ -131,8 +131,7 @@ impl PageSource for TablePages<'_> {
         {
             return Ok(Arc::clone(found));
         }
-        let plain =
-            self.store.page_bytes(page, self.dictionary.as_deref()).map_err(PageFault)?;
+        let plain = self.store.page_bytes(page, self.dictionary.as_deref()).map_err(PageFault)?;
         let parsed = Arc::new(Page::parse(plain, schema)?);
         let mut recent = recent();
         if recent.len() >= RECENT_COUNT_MAX {

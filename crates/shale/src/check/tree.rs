@@ -206,7 +206,8 @@ fn check_directories(
         scan(context, place, table, &directories::SCHEMA, shared.layout, checked, visit)?;
     if table.row_count < 2 {
         let rows = table.row_count;
-        let what = format!("it has {rows} rows; at least the root directory and the end are needed");
+        let what =
+            format!("it has {rows} rows; at least the root directory and the end are needed");
         context.findings.add(place, None, what);
         return Ok(false);
     }
@@ -227,7 +228,8 @@ fn check_names(
         rows.page.scan_bytes(entries::NAME, 0..rows.page.row_count(), |row, name| {
             if let Some(what) = wrong_name(name) {
                 let row = rows.first_row + row as u64;
-                result = Err(PageFault(format!("row {row}: name `{}` {what}", name.escape_ascii())));
+                result =
+                    Err(PageFault(format!("row {row}: name `{}` {what}", name.escape_ascii())));
             }
             result.is_ok()
         })?;
@@ -277,8 +279,7 @@ fn walk_links(
     let directory_pages = TablePages::new(store, &snapshot.directories)?;
     let entry_pages = TablePages::new(store, &snapshot.entries)?;
     let inode_table = Table::new(snapshot.inodes, &inodes::SCHEMA, &inode_pages)?;
-    let directory_table =
-        Table::new(snapshot.directories, &directories::SCHEMA, &directory_pages)?;
+    let directory_table = Table::new(snapshot.directories, &directories::SCHEMA, &directory_pages)?;
     let entry_table = Table::new(snapshot.entries, &entries::SCHEMA, &entry_pages)?;
     let mut inode_rows = inode_table.cursor();
     let mut parent_rows = inode_table.cursor();

@@ -7,9 +7,7 @@
 use std::io;
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
-use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags,
-};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use shale_format::InodeKind;
 use shale_format::root::{TIME_ATIME, TIME_MTIME};

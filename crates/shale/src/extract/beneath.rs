@@ -135,7 +135,10 @@ pub(crate) fn check_name(name: &[u8]) -> io::Result<()> {
     if wrong {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("`{}` is not a file name; the image is hostile or damaged", name.escape_ascii()),
+            format!(
+                "`{}` is not a file name; the image is hostile or damaged",
+                name.escape_ascii()
+            ),
         ));
     }
     Ok(())
@@ -159,8 +162,10 @@ mod tests {
         symlink("../outside", target.join("up")).unwrap();
         symlink("/", target.join("a/root")).unwrap();
         symlink("b", target.join("a/inside")).unwrap();
-        let both =
-            vec![Beneath::open(&target).unwrap(), Beneath::open(&target).unwrap().without_openat2()];
+        let both = vec![
+            Beneath::open(&target).unwrap(),
+            Beneath::open(&target).unwrap().without_openat2(),
+        ];
         (temp, both)
     }
 

@@ -56,9 +56,7 @@ pub(super) fn refuse(context: &Context<'_>) -> Result<(), Error> {
         }
     }
     match first {
-        Some(first) => {
-            Err(Error::TargetsExist { target: context.target.to_owned(), count, first })
-        }
+        Some(first) => Err(Error::TargetsExist { target: context.target.to_owned(), count, first }),
         None => Ok(()),
     }
 }

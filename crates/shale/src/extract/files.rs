@@ -273,8 +273,7 @@ impl<'a> Worker<'a> {
                 return Ok(());
             }
             Err(error) => {
-                return self
-                    .problem(item, ProblemKind::NotMade(kind_name(attributes.kind), error));
+                return self.problem(item, ProblemKind::NotMade(kind_name(attributes.kind), error));
             }
         };
         let result = self.write(item, attributes, &file, 0..attributes.size).and_then(|end| {

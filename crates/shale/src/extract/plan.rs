@@ -449,7 +449,9 @@ impl Walk<'_> {
         };
         let fd = match context.beneath.directory_for_attributes(&path) {
             Ok(fd) => fd,
-            Err(error) => return context.problem(&path, ProblemKind::Attribute("attributes", error)),
+            Err(error) => {
+                return context.problem(&path, ProblemKind::Attribute("attributes", error));
+            }
         };
         let mut report = ExtractReport::default();
         let mut problems = Vec::new();
