@@ -37,13 +37,21 @@ demo: build
 test: rust
 	@scripts/test.sh
 
+NAMES = mkfs.shale mount.shale fsck.shale
+BASH_COMPLETIONS = $(PREFIX)/share/bash-completion/completions
+
 install: build
 	install -D -m 755 $(SHALE) $(DESTDIR)$(PREFIX)/bin/shale
-	install -d $(DESTDIR)$(PREFIX)/sbin
-	ln -sf ../bin/shale $(DESTDIR)$(PREFIX)/sbin/mount.shale
+	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/share/man/man1
+	for name in $(NAMES); do ln -sf ../bin/shale $(DESTDIR)$(PREFIX)/sbin/$$name; done
+	$(SHALE) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(BASH_COMPLETIONS)
+	$(SHALE) completions bash > $(DESTDIR)$(BASH_COMPLETIONS)/shale
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/shale $(DESTDIR)$(PREFIX)/sbin/mount.shale
+	rm -f $(DESTDIR)$(PREFIX)/bin/shale $(DESTDIR)$(BASH_COMPLETIONS)/shale
+	rm -f $(NAMES:%=$(DESTDIR)$(PREFIX)/sbin/%)
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/shale.1 $(DESTDIR)$(PREFIX)/share/man/man1/shale-*.1
 
 # Needs root, as it mounts images and drops caches.
 bench: build

@@ -204,9 +204,11 @@ def main():
             print(f"{os.path.basename(tree)}: {peer.name} ...", file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(prefix="bench-", dir=args.scratch or args.out) as scratch:
                 rows.append(run_peer(peer, tree, files, subdirectory, args, scratch))
-            print("   ", {k: v for k, v in rows[-1].items() if k not in ("peer", "tree")}, file=sys.stderr, flush=True)
+            found = {k: v for k, v in rows[-1].items() if k not in ("peer", "tree")}
+            print("   ", found, file=sys.stderr, flush=True)
         results["rows"] += rows
-        text += [f"### `{os.path.basename(tree)}`: {len(files)} files; subdirectory `{subdirectory}`", "", table(rows), ""]
+        title = f"### `{os.path.basename(tree)}`: {len(files)} files; subdirectory `{subdirectory}`"
+        text += [title, "", table(rows), ""]
         with open(os.path.join(args.out, f"{os.path.basename(tree)}.svg"), "w") as f:
             f.write(size_speed_svg(os.path.basename(tree), rows))
         with open(os.path.join(args.out, "results.json"), "w") as f:

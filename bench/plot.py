@@ -47,6 +47,6 @@ def size_speed_svg(title, rows):
         colour = "#c33" if name.startswith("shale") else ("#36c" if mounted else "#999")
         out.append(f'<circle cx="{x_of(size):.1f}" cy="{y_of(seconds):.1f}" r="5" fill="{colour}"/>'
                    f'<text x="{x_of(size) + 8:.1f}" y="{y_of(seconds) + 4:.1f}">{escape(name)}</text>')
-    out.append(f'<text x="{MARGIN}" y="{HEIGHT - 16}" fill="#666">red: ShaleFS; blue: mounted; grey: cannot be mounted, '
+    out.append(f'<text x="{MARGIN}" y="{HEIGHT - 16}" fill="#666">red: ShaleFS; blue: mounted; grey: not mountable, '
                f'time to extract everything</text></svg>\n')
     return "".join(out)

@@ -33,7 +33,7 @@ stage() {
       if ($(i + 1) == "passed;") p += $i
       if ($(i + 1) == "failed;") f += $i
       if ($(i + 1) == "ignored;") s += $i } }
-    /skipped: / { s += 1 }
+    /skipped: |SKIPPED: / { s += 1 }
     END { print p + 0, f + 0, s + 0 }' "$log")
   read -r p f s <<< "$counts"
   # A stage that runs no tests is one itself.
@@ -64,6 +64,8 @@ stage "format" cargo fmt --all --check
 stage "tidy" cargo xtask tidy
 stage "shell" shell_syntax
 stage "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
+# What an earlier run built must not stand in for what does not build now.
+rm -f "$target/debug/shale" "$target/debug/shale-tree"
 stage "build" cargo build --quiet --workspace
 stage "tests" cargo test --no-fail-fast --workspace --exclude shale-tests
 export SHALE=$target/debug/shale

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::size;
+use crate::{exit, size};
 
 /// Packs a tree of files into one small image that reads like a file system.
 #[derive(Debug, Parser)]
@@ -14,7 +14,7 @@ use crate::size;
     version,
     about,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done in part, 4 damage found, \
-                  130 interrupted; `shale exit-codes` explains them."
+                  130 interrupted; `shale help exit-codes` explains them."
 )]
 pub struct Arguments {
     /// What to do.
@@ -52,6 +52,9 @@ pub enum ProgressChoice {
 pub enum Command {
     /// Pack a directory into an image.
     Create(Create),
+    /// Pack a directory into an image, in the order of mkfs: image first.
+    #[command(hide = true)]
+    Mkfs(Mkfs),
     /// Mount an image on a directory.
     Mount(Mount),
     /// Unmount a mounted image.
@@ -87,6 +90,7 @@ pub enum Command {
         dir: Option<PathBuf>,
     },
     /// Explain the exit codes.
+    #[command(after_help = exit::table())]
     ExitCodes,
 }
 
@@ -127,6 +131,26 @@ pub struct Create {
     /// The image to write; `-` is standard output.
     #[arg(short, long)]
     pub output: PathBuf,
+    /// How.
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// `mkfs.shale`.
+#[derive(Debug, Args)]
+pub struct Mkfs {
+    /// The image to write; `-` is standard output.
+    pub image: PathBuf,
+    /// The directory to pack.
+    pub source: PathBuf,
+    /// How.
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// How an image is created.
+#[derive(Debug, Args)]
+pub struct How {
     /// Threads; 0 is as many as there are processors. Does not change the image.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
@@ -230,8 +254,8 @@ pub struct Mount {
     pub foreground: bool,
     /// Options, separated by commas: allow_other, auto_unmount, dev, suid, noexec, uid=, gid=,
     /// threads=, cache=, offset=, snapshot=, subdir=, and those of mount(8) that change nothing.
-    #[arg(short = 'o', value_delimiter = ',')]
-    pub options: Vec<String>,
+    #[arg(short = 'o')]
+    pub options: Vec<OsString>,
     /// Threads that answer and decode; 0 is as many as there are processors.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
@@ -267,14 +291,17 @@ pub struct Ls {
     pub image: ImageArgs,
     /// A path in the image; its root without.
     pub path: Option<OsString>,
-    /// Show type, permissions, links, owner, group, size and time.
+    /// Show type, permissions, links, owner, group, size and modification time in UTC.
     #[arg(short = 'l', long)]
     pub long: bool,
     /// List all directories below as well.
     #[arg(short = 'R', long)]
     pub recursive: bool,
+    /// Names that begin with a dot, too; they are always listed.
+    #[arg(short = 'a', long)]
+    pub all: bool,
     /// End names with a zero byte instead of a line end, and write them as they are.
-    #[arg(short = 'z', long)]
+    #[arg(short = '0', long, visible_short_alias = 'z')]
     pub zero: bool,
 }
 
@@ -417,7 +444,7 @@ mod tests {
     fn levels_are_digits() {
         let parse = |words: &[&str]| Arguments::try_parse_from(words);
         let level = |words: &[&str]| match parse(words).unwrap().command {
-            Command::Create(create) => create.digits.level().or(create.level),
+            Command::Create(create) => create.how.digits.level().or(create.how.level),
             _ => panic!("create"),
         };
         assert_eq!(level(&["shale", "create", "a", "-o", "b", "-9"]), Some(9));

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use shale::{Phase, Progress};
 
 use crate::args::ProgressChoice;
-use crate::report::Say;
+use crate::report::{Say, to_stderr};
 use crate::size;
 
 /// How often a plain line is written.
@@ -83,7 +83,7 @@ impl Bar {
             Shape::Lines => {
                 if state.last.elapsed() >= LINE_INTERVAL {
                     state.last = Instant::now();
-                    eprintln!("{}", self.text(&state));
+                    to_stderr(&self.text(&state));
                 }
             }
         }

@@ -4,6 +4,7 @@
 //! The names `mkfs.shale`, `mount.shale` and `fsck.shale` select a subcommand and its dialect of
 //! exit codes.
 
+mod name; // other names of the program: mount.shale and its kin
 mod args; // what can be asked for
 mod exit; // what is answered to the shell
 mod size; // 64K, 1MiB
@@ -20,13 +21,15 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 use args::{Arguments, Command};
-use exit::{Dialect, Exit};
+use exit::Exit;
 use report::Say;
 
 fn main() -> ExitCode {
-    signal::ignore_broken_pipe_default();
-    let mut words: Vec<OsString> = std::env::args_os().collect();
-    let dialect = dialect_of(&mut words);
+    let (words, dialect) = match name::translate(std::env::args_os().collect()) {
+        Ok(translated) => translated,
+        // mount(8) asks helpers to go through the motions only.
+        Err(name::Fake) => return ExitCode::SUCCESS,
+    };
     let arguments = match parse(&words) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -50,26 +53,10 @@ fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
     Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// Turns the names mount(8), mkfs(8) and fsck(8) call into subcommands of `shale`.
-fn dialect_of(words: &mut Vec<OsString>) -> Dialect {
-    let name = words.first().map(std::path::Path::new).and_then(|p| p.file_name());
-    let (subcommand, dialect) = match name.and_then(|name| name.to_str()) {
-        Some("mount.shale") => ("mount", Dialect::Mount),
-        Some("mkfs.shale") => ("create", Dialect::Shale),
-        Some("fsck.shale") => ("check", Dialect::Fsck),
-        _ => return Dialect::Shale,
-    };
-    // fsck(8) passes options of checkers that repair; there is nothing to ask about here.
-    if dialect == Dialect::Fsck {
-        words.retain(|word| !matches!(word.to_str(), Some("-a" | "-p" | "-y" | "-n" | "-f")));
-    }
-    words.insert(1, subcommand.into());
-    dialect
-}
-
 fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     match &arguments.command {
-        Command::Create(args) => command::create::run(args, say),
+        Command::Create(args) => command::create::run(&args.source, &args.output, &args.how, say),
+        Command::Mkfs(args) => command::create::run(&args.source, &args.image, &args.how, say),
         Command::Mount(args) => command::mount::run(args, say),
         Command::Umount(args) => command::umount::run(args),
         Command::Ls(args) => command::ls::run(args, say),

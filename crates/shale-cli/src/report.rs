@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::args::{Arguments, ProgressChoice};
 use crate::exit::Exit;
+use crate::text;
 
 /// How to say things.
 #[derive(Debug, Clone, Copy)]
@@ -42,20 +43,20 @@ impl Say {
     /// A line about what is done, on standard error.
     pub fn line(&self, text: impl AsRef<str>) {
         if !self.quiet {
-            eprintln!("{}", text.as_ref());
+            to_stderr(text.as_ref());
         }
     }
 
     /// A line for those who asked for more.
     pub fn detail(&self, text: impl AsRef<str>) {
         if self.verbose > 0 {
-            eprintln!("{}", text.as_ref());
+            to_stderr(text.as_ref());
         }
     }
 
     /// A line that is always said.
     pub fn warn(&self, text: impl AsRef<str>) {
-        eprintln!("shale: {}", text.as_ref());
+        to_stderr(&format!("shale: {}", text.as_ref()));
     }
 
     /// Bytes to standard output.
@@ -84,11 +85,17 @@ impl Say {
             if let Some(error) = cause.downcast_ref::<shale::Error>()
                 && error.is_cancelled()
             {
-                eprintln!("shale: interrupted; nothing unfinished was left behind");
+                to_stderr("shale: interrupted; nothing unfinished was left behind");
                 return Exit::Interrupted;
             }
         }
-        eprintln!("shale: {error:#}");
+        to_stderr(&format!("shale: {error:#}"));
         Exit::Failed
     }
+}
+
+/// One line, with nothing in it that a terminal obeys. Where it cannot be written there is nobody
+/// to be told.
+pub fn to_stderr(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", text::safe(line));
 }

@@ -1,19 +1,16 @@
 //! Ctrl-C and its kin.
 //!
 //! The first SIGINT or SIGTERM asks for an orderly end; a second one ends the program at once, as
-//! people expect who press the keys twice.
+//! people expect who press the keys twice. SIGPIPE stays ignored, as Rust has it: writing to a pipe
+//! whose reader is gone is an error that `report` turns into a quiet end.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use shale::Cancel;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-
-/// Rust ignores SIGPIPE, so that writing to a closed pipe is an error; that error is handled (see
-/// `report`), so it stays that way. Named here so that nobody has to wonder.
-pub fn ignore_broken_pipe_default() {}
 
 /// A switch that the first signal throws.
 pub fn cancel() -> io::Result<Cancel> {
@@ -31,10 +28,8 @@ pub fn cancel() -> io::Result<Cancel> {
 /// Calls `end` in a thread of its own at every SIGINT, SIGTERM or SIGHUP.
 pub fn on_end(end: impl Fn() + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let seen = AtomicBool::new(false);
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for _ in signals.forever() {
-            seen.store(true, Ordering::Relaxed);
             end();
         }
     })?;

@@ -34,6 +34,20 @@ pub fn escape(name: &[u8]) -> String {
     out
 }
 
+/// A message with everything escaped that a terminal would obey; what is escaped already stays as
+/// it is. Error texts of other crates carry names as they are.
+pub fn safe(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    for char in message.chars() {
+        match char {
+            _ if is_plain(char) => out.push(char),
+            _ if char.is_ascii() => out.push_str(&format!("\\x{:02x}", u32::from(char))),
+            _ => out.push_str(&format!("\\u{{{:x}}}", u32::from(char))),
+        }
+    }
+    out
+}
+
 /// As [`escape`], for a path of the command line or of an error.
 pub fn path(path: &Path) -> String {
     escape(path.as_os_str().as_bytes())
@@ -91,6 +105,7 @@ mod tests {
         assert_eq!(escape("x\u{202e}gpj".as_bytes()), "x\\u{202e}gpj");
         assert_eq!(escape("\u{9b}2J".as_bytes()), "\\u{9b}2J");
         assert_ne!(escape(b"\\n"), escape(b"\n"));
+        assert_eq!(safe("cannot open a\x1b[2J: \\x1b\n"), "cannot open a\\x1b[2J: \\x1b\\x0a");
     }
 
     #[test]

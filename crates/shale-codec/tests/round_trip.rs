@@ -294,7 +294,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_bytes_come_back_from_every_filter(plain in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn any_bytes_come_back_from_every_filter(
+        plain in proptest::collection::vec(any::<u8>(), 0..600)
+    ) {
         for filter in Filter::ALL {
             let mut bytes = plain.clone();
             filter.apply(&mut bytes);
@@ -310,7 +312,9 @@ proptest! {
     #[test]
     fn bytes_full_of_opcodes_come_back_from_every_filter(
         plain in proptest::collection::vec(
-            prop::sample::select(vec![0xE8, 0xE9, 0x0F, 0x80, 0x8F, 0, 0xFF, 1, 0xFE, 0x94, 0x90, 0xEB]),
+            prop::sample::select(vec![
+                0xE8, 0xE9, 0x0F, 0x80, 0x8F, 0, 0xFF, 1, 0xFE, 0x94, 0x90, 0xEB,
+            ]),
             0..300,
         )
     ) {

@@ -108,7 +108,9 @@ impl FrameRecord {
         let plain_start = columns[frames::PLAIN_START];
         let plain_len = match next_plain_start.checked_sub(plain_start) {
             Some(len) if len <= FRAME_PLAIN_LEN_MAX => len,
-            _ => return field("next plain start", next_plain_start, "plain start + at most 64 MiB"),
+            _ => {
+                return field("next plain start", next_plain_start, "plain start + at most 64 MiB");
+            }
         };
         let stored_len = columns[frames::STORED_LEN];
         // A writer stores a frame plain when its codec does not make it smaller.

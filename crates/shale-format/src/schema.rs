@@ -7,7 +7,8 @@
 use shale_table::{ColumnKind, ColumnSpec, Schema};
 
 macro_rules! schema {
-    ($(#[$doc:meta])* $module:ident, $name:literal, [$($column:ident = $index:literal: $kind:ident),* $(,)?]) => {
+    ($(#[$doc:meta])* $module:ident, $name:literal,
+     [$($column:ident = $index:literal: $kind:ident),* $(,)?]) => {
         $(#[$doc])*
         pub mod $module {
             use super::{ColumnKind, ColumnSpec, Schema};

@@ -5,9 +5,9 @@
 //! that was moved, swapped or taken from another image (also one that lies stored inside a file
 //! of this image) is not mistaken for one of this image.
 
+use crate::Checksum;
 use crate::error::FormatError;
 use crate::limits::SECTION_STORED_LEN_MAX;
-use crate::Checksum;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -157,11 +157,12 @@ impl SectionHeader {
         checksum: Checksum,
     ) -> Result<Self, FormatError> {
         const STRUCTURE: &str = "section header";
-        let (raw, _) = SectionHeaderRaw::read_from_prefix(bytes).map_err(|_| FormatError::Short {
-            structure: STRUCTURE,
-            expected: SECTION_HEADER_LEN as u64,
-            found: bytes.len() as u64,
-        })?;
+        let (raw, _) =
+            SectionHeaderRaw::read_from_prefix(bytes).map_err(|_| FormatError::Short {
+                structure: STRUCTURE,
+                expected: SECTION_HEADER_LEN as u64,
+                found: bytes.len() as u64,
+            })?;
         if raw.magic != SECTION_MAGIC {
             return Err(FormatError::Magic { structure: STRUCTURE });
         }

@@ -8,9 +8,7 @@
 use crate::log::Log;
 use crate::options::Options;
 use crate::statistics::{LAYOUT_XATTR, STATISTICS_XATTR, Statistics};
-use crate::view::{
-    Attributes, Entry, MODE_DIRECTORY, ROOT, Seek, Totals, View, ViewError, XattrUse,
-};
+use crate::view::{Attributes, MODE_DIRECTORY, ROOT, Seek, Totals, View, ViewError, XattrUse};
 use rustix::io::Errno;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,9 +16,6 @@ use std::sync::Arc;
 
 /// Longest name the kernel lets through on other file systems.
 const NAME_LEN_MAX: usize = 255;
-/// Entries taken from the view at once while a listing is filled. A reply of 32 KiB, what `ls` and
-/// `find` ask for, holds about 180 entries with attributes.
-const LIST_BATCH: usize = 96;
 /// Offsets of a listing that `.` and `..` take.
 const DOT_COUNT: u64 = 2;
 
@@ -143,22 +138,14 @@ impl Driver {
                 return Ok(());
             }
         }
-        let mut batch = Batch::default();
-        loop {
-            batch.clear();
-            self.view.list(directory, offset - DOT_COUNT, &mut |entry| batch.push(entry))?;
-            for (name, inode) in batch.entries() {
-                check_name(name)?;
-                let attributes = self.owned(self.view.attributes(inode)?);
-                offset += 1;
-                if !sink(Listed { name, next_offset: offset, attributes }) {
-                    return Ok(());
-                }
-            }
-            if !batch.is_full() {
-                return Ok(());
-            }
-        }
+        let mut bad_name = Ok(());
+        self.view.list(directory, offset - DOT_COUNT, &mut |entry| {
+            bad_name = check_name(entry.name);
+            offset += 1;
+            let attributes = self.owned(entry.attributes);
+            bad_name.is_ok() && sink(Listed { name: entry.name, next_offset: offset, attributes })
+        })?;
+        Ok(bad_name?)
     }
 
     /// The value of one extended attribute.
@@ -182,7 +169,8 @@ impl Driver {
         found.ok_or(Errno::NODATA)
     }
 
-    /// Names of extended attributes, each with a zero after it; `trusted.` ones for root only.
+    /// Names of extended attributes, each with a zero after it; `trusted.` ones for root only, as
+    /// on other file systems. Their values are kept from others by the kernel.
     pub(crate) fn xattr_names(&self, inode: u64, uid: u32) -> Result<Vec<u8>, Errno> {
         if !self.xattr_use.any {
             // The kernel remembers this and never asks again.
@@ -256,41 +244,6 @@ enum Failure {
 impl From<ViewError> for Failure {
     fn from(error: ViewError) -> Self {
         Self::View(error)
-    }
-}
-
-/// Entries copied out of the view, so that no question is asked while it is listing.
-#[derive(Default)]
-struct Batch {
-    names: Vec<u8>,
-    /// End of each name in `names`, and its inode.
-    ends: Vec<(usize, u64)>,
-}
-
-impl Batch {
-    fn clear(&mut self) {
-        self.names.clear();
-        self.ends.clear();
-    }
-
-    /// Returns whether there is room for more.
-    fn push(&mut self, entry: Entry<'_>) -> bool {
-        self.names.extend_from_slice(entry.name);
-        self.ends.push((self.names.len(), entry.inode));
-        !self.is_full()
-    }
-
-    fn is_full(&self) -> bool {
-        self.ends.len() >= LIST_BATCH
-    }
-
-    fn entries(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        let mut start = 0;
-        self.ends.iter().map(move |&(end, inode)| {
-            let name = &self.names[start..end];
-            start = end;
-            (name, inode)
-        })
     }
 }
 

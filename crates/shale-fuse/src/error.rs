@@ -17,7 +17,10 @@ pub enum MountError {
     #[error("{} is the mount of a driver that is gone: run `shale umount {}` first", .0.display(), .0.display())]
     MountPointStale(PathBuf),
     /// An image is mounted here already.
-    #[error("{} is busy: {mounted} is already mounted there; run `shale umount {}` first", path.display(), path.display())]
+    #[error(
+        "{} is busy: {mounted} is already mounted there; run `shale umount {}` first",
+        path.display(), path.display()
+    )]
     AlreadyMounted {
         /// The mount point.
         path: PathBuf,

@@ -63,7 +63,8 @@ impl View for Subtree {
         each: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<(), ViewError> {
         self.view.list(self.swap(directory), first, &mut |entry| {
-            each(Entry { inode: self.swap(entry.inode), ..entry })
+            let inode = self.swap(entry.attributes.inode);
+            each(Entry { name: entry.name, attributes: Attributes { inode, ..entry.attributes } })
         })
     }
 

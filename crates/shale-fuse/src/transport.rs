@@ -3,6 +3,8 @@
 
 /// Requests over `/dev/fuse`.
 pub(crate) mod dev_fuse;
+/// From the driver's types to that crate's.
+mod convert;
 
 use std::fmt;
 
@@ -43,6 +45,8 @@ pub enum FeatureState {
     NotInKernel,
     /// The image has nothing that needs it.
     NotNeeded,
+    /// It does not go together with something in the image.
+    NotWithImage,
 }
 
 impl Negotiated {
@@ -66,6 +70,7 @@ impl fmt::Display for Negotiated {
                 FeatureState::On => "on",
                 FeatureState::NotInKernel => "not in this kernel",
                 FeatureState::NotNeeded => "not needed by this image",
+                FeatureState::NotWithImage => "not with this image",
             };
             write!(f, "\n{}: {state} ({})", feature.name, feature.effect)?;
         }

@@ -8,6 +8,8 @@ use crate::view::{Attributes, Entry, Seek, Time, Totals, View, ViewError, XattrU
 use shale_read::{Fault, InodeKind, Kind, PieceKind, ReadError, Timestamp, Tree};
 use std::fmt::Write;
 
+/// Pages of extended attributes that are looked through before a mount.
+const XATTR_PAGES_MAX: u64 = 8;
 /// Pieces of a file that [`View::layout`] tells before it says how many follow.
 const LAYOUT_PIECES_MAX: usize = 256;
 
@@ -27,30 +29,77 @@ fn time(stamp: Timestamp) -> Time {
     Time { sec: stamp.sec, nsec: stamp.nsec }
 }
 
+/// Which names of extended attributes there are. Reads all of them where they lie in a few pages,
+/// as they do in most images, since inodes share them; where they do not, any may be there.
+fn xattr_use(tree: &Tree) -> XattrUse {
+    const NONE: XattrUse = XattrUse { any: false, acl: false, trusted: false };
+    const ALL: XattrUse = XattrUse { any: true, acl: true, trusted: true };
+    let root = tree.snapshot().xattr_items;
+    if tree.snapshot().xattr_sets.row_count == 0 {
+        return NONE;
+    }
+    if root.page_count > XATTR_PAGES_MAX {
+        return ALL;
+    }
+    let tables = tree.image().tables();
+    let items = tables.iter().find(|t| t.schema.name == "xattr_items" && t.root == root);
+    let Some(items) = items else { return ALL };
+    let columns = items.schema.columns;
+    let Some(name) = columns.iter().position(|c| c.name.eq_ignore_ascii_case("name")) else {
+        return ALL;
+    };
+    let mut found = XattrUse { any: true, ..NONE };
+    let scanned = tree.image().check_table(items, |check| {
+        if check.visit.level > 0 {
+            return true;
+        }
+        let scan = check.page.is_ok_and(|page| {
+            let each = |_, name: &[u8]| {
+                found.acl |= name.starts_with(b"system.posix_acl_");
+                found.trusted |= name.starts_with(b"trusted.");
+                found != ALL
+            };
+            page.scan_bytes(name, 0..page.row_count(), each).is_ok()
+        });
+        if !scan {
+            // What cannot be read now is an error when it is asked for.
+            found = ALL;
+        }
+        found != ALL
+    });
+    if scanned.is_ok() { found } else { ALL }
+}
+
+/// What the driver shows of an inode.
+fn to_view(tree: &Tree, found: &shale_read::Attributes) -> Result<Attributes, ViewError> {
+    let data_len = match found.kind {
+        InodeKind::File => tree.data_len(found.inode)?,
+        // As on squashfs: only files take up blocks.
+        _ => 0,
+    };
+    // Times that are not kept are shown as the modification time, the only one that means
+    // something, rather than as 1970.
+    let kept = tree.snapshot().times_kept;
+    let or_mtime = |bit: u8, stamp| time(if kept & bit == 0 { found.mtime } else { stamp });
+    Ok(Attributes {
+        inode: found.inode,
+        mode: found.mode(),
+        link_count: found.link_count,
+        uid: found.uid,
+        gid: found.gid,
+        device: found.device(),
+        len: found.size,
+        data_len,
+        atime: or_mtime(shale_read::TIME_ATIME, found.atime),
+        mtime: time(found.mtime),
+        ctime: or_mtime(shale_read::TIME_CTIME, found.ctime),
+    })
+}
+
 impl View for Tree {
     fn attributes(&self, inode: u64) -> Result<Attributes, ViewError> {
         let found = Tree::attributes(self, inode)?;
-        let data_len = match found.kind {
-            InodeKind::File => self.data_len(inode)?,
-            _ => found.size,
-        };
-        // Times that are not kept are shown as the modification time, the only one that means
-        // something, rather than as 1970.
-        let kept = self.snapshot().times_kept;
-        let or_mtime = |bit: u8, stamp| time(if kept & bit == 0 { found.mtime } else { stamp });
-        Ok(Attributes {
-            inode,
-            mode: found.mode(),
-            link_count: found.link_count,
-            uid: found.uid,
-            gid: found.gid,
-            device: found.device(),
-            len: found.size,
-            data_len,
-            atime: or_mtime(shale_read::TIME_ATIME, found.atime),
-            mtime: time(found.mtime),
-            ctime: or_mtime(shale_read::TIME_CTIME, found.ctime),
-        })
+        to_view(self, &found)
     }
 
     fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<u64>, ViewError> {
@@ -67,9 +116,15 @@ impl View for Tree {
         first: u64,
         each: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<(), ViewError> {
-        Ok(Tree::list(self, directory, first, |entry| {
-            each(Entry { name: entry.name, inode: entry.inode })
-        })?)
+        let mut outcome = Ok(());
+        Tree::list_attributes(self, directory, first, |entry, found| match to_view(self, found) {
+            Ok(attributes) => each(Entry { name: entry.name, attributes }),
+            Err(error) => {
+                outcome = Err(error);
+                false
+            }
+        })?;
+        outcome
     }
 
     fn link_target(&self, inode: u64) -> Result<Vec<u8>, ViewError> {
@@ -103,14 +158,17 @@ impl View for Tree {
     }
 
     fn xattr_use(&self) -> XattrUse {
-        // Which names there are is not known without reading them all.
-        let any = self.snapshot().xattr_sets.row_count > 0;
-        XattrUse { any, acl: any }
+        xattr_use(self)
     }
 
     fn generation(&self) -> u32 {
+        // Inode numbers mean the same as long as it is the same table of inodes.
+        let table = self.snapshot().inodes.top.offset.to_le_bytes();
         let id = self.image().superblock().image_id;
-        u32::from_le_bytes([id[0], id[1], id[2], id[3]])
+        // FNV-1a: few bytes, no enemy.
+        id.iter()
+            .chain(&table)
+            .fold(0x811C_9DC5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
     }
 
     fn layout(&self, inode: u64) -> Result<Option<String>, ViewError> {

@@ -55,13 +55,13 @@ pub struct Attributes {
     pub ctime: Time,
 }
 
-/// One name in a directory.
+/// One name in a directory, and what it leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The name: any bytes but `/` and zero.
     pub name: &'a [u8],
-    /// The inode it leads to.
-    pub inode: u64,
+    /// The inode under that name.
+    pub attributes: Attributes,
 }
 
 /// What [`View::seek`] looks for.
@@ -90,6 +90,8 @@ pub struct XattrUse {
     /// Some inode may have a POSIX access control list. Where this is false, permission checks
     /// never reach the driver.
     pub acl: bool,
+    /// Some inode may have an attribute in `trusted.`, whose name only root may see.
+    pub trusted: bool,
 }
 
 /// Why a view did not answer.
@@ -124,7 +126,8 @@ pub trait View: Send + Sync + 'static {
     fn parent(&self, directory: u64) -> Result<u64, ViewError>;
 
     /// Calls `each` with the entries of `directory` from index `first` on, in a fixed order, until
-    /// it returns false. An index past the end yields nothing.
+    /// it returns false. An index past the end yields nothing. A directory is listed under its
+    /// parent alone, so that no walk goes in circles.
     fn list(
         &self,
         directory: u64,

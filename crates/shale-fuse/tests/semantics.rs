@@ -5,7 +5,7 @@
 mod common;
 
 use common::memory::{Fault, MemoryTree, pattern};
-use common::{Place, Served, chmod, run, skip, skip_unless_root, skip_without};
+use common::{Place, Served, run, skip, skip_unless_root, skip_without};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, Timespec, XattrFlags};
 use rustix::io::Errno;
 use shale_fuse::view::{ROOT, Time, Totals};
@@ -244,12 +244,14 @@ fn extended_attributes_come_through_and_statistics_stay_hidden() {
     assert_eq!(get(&served.join("plain"), "user.binary"), Err(Errno::NODATA));
     let mut short = [0; 2];
     assert_eq!(rustix::fs::getxattr(&path, "user.binary", &mut short), Err(Errno::RANGE));
-    assert_eq!(rustix::fs::getxattr(&path, "user.binary", &mut [0u8; 0]), Ok(4));
+    assert_eq!(rustix::fs::getxattr_query(&path, "user.binary"), Ok(4));
     let names = list(&path);
     assert!(names.starts_with("trusted.secret\0") == common::is_root(), "{names}");
     assert!(names.ends_with("user.binary\0user.empty\0user.large\0"), "{names}");
     assert_eq!(list(&served.join("plain")), "");
     assert_eq!(list(&served.path()), "");
+    // Whoever may see all names must be told from who may not.
+    assert!(!served.mounted.negotiated().has("idmap"));
     assert_eq!(get(&path, "user.shale.layout").unwrap(), format!("inode {file}").as_bytes());
     let statistics = shale_fuse::read_statistics(&served.path()).unwrap();
     assert!(statistics.contains("\"getxattr\":{\"count\":"), "{statistics}");
@@ -549,6 +551,49 @@ fn file_handles_survive_a_remount_but_not_another_image() {
     python("refuse", &Served::new(tree(78)).path());
 }
 
+/// Binds a mount to another place with owner 0 shown as owner 1000.
+const MAPPED: &str = "
+import ctypes, os, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *args):
+    got = libc.syscall(number, *args)
+    if got < 0: raise OSError(ctypes.get_errno(), 'syscall %d' % number)
+    return got
+source, target = sys.argv[1:]
+sleeper = subprocess.Popen(['unshare', '--user', 'sh', '-c', 'echo; read x'],
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+sleeper.stdout.readline()
+for kind in 'uid', 'gid':
+    open('/proc/%d/%s_map' % (sleeper.pid, kind), 'w').write('0 1000 1')
+space = os.open('/proc/%d/ns/user' % sleeper.pid, os.O_RDONLY)
+sleeper.communicate(b'\\n')
+tree = call(428, -100, source.encode(), 1)
+attributes = (ctypes.c_uint64 * 4)(0x100000, 0, 0, space)
+call(442, tree, b'', 0x1000, ctypes.byref(attributes), 32)
+call(429, tree, b'', -100, target.encode(), 4)
+";
+
+#[test]
+fn owners_can_be_mapped_by_the_kernel() {
+    if skip_unless_root() || skip_without(&["python3", "unshare"]) {
+        return;
+    }
+    let mut tree = MemoryTree::new();
+    tree.file(ROOT, "file", b"mapped");
+    let served = Served::new(tree);
+    if !served.mounted.negotiated().has("idmap") {
+        println!("SKIPPED: this kernel cannot map owners of FUSE mounts");
+        return;
+    }
+    let target = Place::new();
+    let mut command = Command::new("python3");
+    run(command.args(["-c", MAPPED]).arg(served.path()).arg(target.path()));
+    let meta = target.path().join("file").metadata().unwrap();
+    assert_eq!((meta.uid(), meta.gid()), (1000, 1000));
+    assert_eq!(std::fs::read(target.path().join("file")).unwrap(), b"mapped");
+    assert_eq!(served.join("file").metadata().unwrap().uid(), 0);
+}
+
 #[test]
 fn a_subdirectory_can_be_the_root() {
     if skip() {
@@ -660,5 +705,4 @@ fn programs_run_from_the_mount() {
     tree.node(inode).attributes.mode = 0o100755;
     let served = Served::new(tree);
     run(&mut Command::new(served.join("true")));
-    chmod(served.place.beside("mnt").parent().unwrap(), 0o755);
 }

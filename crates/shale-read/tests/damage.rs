@@ -1,4 +1,5 @@
-//! Every byte of a small image flipped, and the image cut at every length: each question is answered
+//! Every byte of a small image flipped, and the image cut at every length: each question is
+//! answered
 //! as for the whole image, or with an error. Nothing is silently wrong.
 
 mod assemble;

@@ -1,4 +1,5 @@
-//! Thousands of images with right checksums and scrambled rows: whatever the rows say, every question
+//! Thousands of images with right checksums and scrambled rows: whatever the rows say, every
+//! question
 //! ends with an answer or an error. What is tested is that nothing panics, overflows or goes on for
 //! ever; the changes are the same every time.
 

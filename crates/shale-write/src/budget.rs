@@ -174,7 +174,8 @@ mod tests {
         let options = |memory_bytes_max, threads| Options {
             memory_bytes_max,
             threads,
-            level: 8,
+            level: 3,
+            codec: "zstd:19".parse().ok(),
             ..Options::default()
         };
         let Err(WriteError::Option { option: "memory", allowed, .. }) =

@@ -1,16 +1,23 @@
-//! Kin order: contents that are near-copies of an earlier content (the next version of a file) are laid right
+//! Kin order: contents that are near-copies of an earlier content (the next version of a file) are
+//! laid right
 //! behind it; all others stay where the source has them.
 //!
-//! Why: a frame that holds all versions of a file compresses without references what small frames in
-//! pure path order cannot, and a reader of one version would meet the older versions' frames anyway, because whole-file
-//! and segment dedupe point there. Where there are no near-copies (logs, unrelated trees) nothing moves, so
+//! Why: a frame that holds all versions of a file compresses without references what small frames
+//! in
+//! pure path order cannot, and a reader of one version would meet the older versions' frames
+//! anyway, because whole-file
+//! and segment dedupe point there. Where there are no near-copies (logs, unrelated trees) nothing
+//! moves, so
 //! that a directory stays together.
 //!
-//! Each content shows a *kin sketch*: the smallest [`PRINT_COUNT_MAX`] hashes of sampled 32-byte windows. The
-//! last content to show a fingerprint is remembered; the content that most of a sketch points to is its
+//! Each content shows a *kin sketch*: the smallest [`PRINT_COUNT_MAX`] hashes of sampled 32-byte
+//! windows. The
+//! last content to show a fingerprint is remembered; the content that most of a sketch points to is
+//! its
 //! kin, if that is a share of at least [`Settings::share_min`].
 //!
-//! Memory: 12 bytes for each distinct fingerprint at most three quarters full (16), and 16 bytes a content. Deterministic: depends on
+//! Memory: 12 bytes for each distinct fingerprint at most three quarters full (16), and 16 bytes a
+//! content. Deterministic: depends on
 //! the sketches in source order alone.
 
 use crate::segment::index::{GEAR, key_of64};
@@ -59,7 +66,8 @@ impl Sketcher {
 
     /// Feeds bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        // One window in 32 of small contents is few enough to keep and plenty to choose from; the threshold then
+        // One window in 32 of small contents is few enough to keep and plenty to choose from; the
+        // threshold then
         // falls to what the smallest hashes need.
         let mut window = [0u8; WINDOW_LEN];
         let mut gear = self.gear;
@@ -155,7 +163,8 @@ impl KinOrder {
         kin
     }
 
-    /// The contents in kin order: runs in the order of their first content, contents of a run in source order.
+    /// The contents in kin order: runs in the order of their first content, contents of a run in
+    /// source order.
     pub fn finish(self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.runs.len() as u32).collect();
         order.sort_by_key(|&content| self.runs[content as usize]);

@@ -1,19 +1,25 @@
 //! The choice of references: which frames each frame is compressed against.
 //!
-//! Input: every frame's sketch (see [`crate::sketch`]) and length. Output: for each frame at most K frames of
+//! Input: every frame's sketch (see [`crate::sketch`]) and length. Output: for each frame at most K
+//! frames of
 //! strictly smaller depth. Chosen over all sketches before anything is compressed, because a
-//! choice made while streaming wastes the depth: early frames hit the bound and later ones find nothing to refer to.
+//! choice made while streaming wastes the depth: early frames hit the bound and later ones find
+//! nothing to refer to.
 //!
-//! 1. **Roots.** A lazy greedy cover picks frames whose fingerprints are shared most and not provided yet by a
-//!    picked one; a frame that would mostly repeat what is provided pays for it ([`Settings::penalty`]).
+//! 1. **Roots.** A lazy greedy cover picks frames whose fingerprints are shared most and not
+//!    provided yet by a
+//!    picked one; a frame that would mostly repeat what is provided pays for it
+//!    ([`Settings::penalty`]).
 //!    The same again among the picked, `depth_max` times: the last picked are the roots (depth 0).
-//! 2. **References.** Each frame takes, greedily, the frames of smaller depth that share most of its
+//! 2. **References.** Each frame takes, greedily, the frames of smaller depth that share most of
+//!    its
 //!    fingerprints not covered yet, while they are worth their bytes and the plain bytes that
 //!    must be decoded for the frame (its *closure*) stay within `closure_bytes_max`.
 //!
 //! Deterministic: ties go to the smaller frame index; no hashing of addresses, no threads.
 //! Memory: 24 bytes a fingerprint at the peak, plus 64 bytes a frame.
-//! Time: a sort of the fingerprints plus a few passes over their postings (each at most `sharer_count_max` long).
+//! Time: a sort of the fingerprints plus a few passes over their postings (each at most
+//! `sharer_count_max` long).
 
 pub mod cover;
 pub mod postings;
@@ -27,9 +33,11 @@ pub struct Settings {
     pub reference_count_max: usize,
     /// Largest depth, at most 8.
     pub depth_max: u32,
-    /// Most plain bytes decoded before a frame can be: all references of references, each counted once.
+    /// Most plain bytes decoded before a frame can be: all references of references, each counted
+    /// once.
     pub closure_bytes_max: u64,
-    /// What a shared fingerprint that a root repeats costs, against one that it provides to another frame.
+    /// What a shared fingerprint that a root repeats costs, against one that it provides to another
+    /// frame.
     pub penalty: f32,
     /// Least share of the frame's own fingerprints a reference must add.
     pub gain_share_min: f32,
@@ -55,7 +63,8 @@ impl Default for Settings {
 pub struct Graph {
     /// One past the last reference of each frame, in `references`; frame 0 begins at 0.
     pub reference_ends: Vec<u32>,
-    /// References in the order in which they form the prefix: the most similar last, next to the frame's bytes.
+    /// References in the order in which they form the prefix: the most similar last, next to the
+    /// frame's bytes.
     pub references: Vec<u32>,
     /// Depth of each frame: 0 without references, otherwise one more than its deepest reference.
     pub depths: Vec<u8>,
@@ -69,7 +78,8 @@ impl Graph {
     }
 }
 
-/// Chooses references. `pairs` are (fingerprint, frame) of all frames, in any order, without repeats;
+/// Chooses references. `pairs` are (fingerprint, frame) of all frames, in any order, without
+/// repeats;
 /// `frame_lens` the plain length of each frame.
 pub fn choose(mut pairs: Vec<(u64, u32)>, frame_lens: &[u32], settings: &Settings) -> Graph {
     pairs.sort_unstable();

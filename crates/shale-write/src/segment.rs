@@ -7,7 +7,8 @@
 //!
 //! How it works: a gear hash rolls over the bytes; positions whose hash starts with enough zero
 //! bits are *anchors* (content-defined, one in 2^`step_log2`). The bytes before an anchor are
-//! hashed once more and kept in a bounded [`index`]. Where an anchor is met again, the earlier bytes are read
+//! hashed once more and kept in a bounded [`index`]. Where an anchor is met again, the earlier
+//! bytes are read
 //! back through [`PlainStore`], compared, and the match is extended both ways byte by byte. A hash
 //! is never believed: every byte of a match has been compared.
 //!
@@ -55,7 +56,8 @@ pub enum Piece<'a> {
 pub struct Settings {
     /// Bytes hashed at an anchor (W), 32 to 1024: shorter common ranges are not found.
     pub window_len: u32,
-    /// Bytes of memory the index may use. When it is full, every second anchor is dropped and the step doubles.
+    /// Bytes of memory the index may use. When it is full, every second anchor is dropped and the
+    /// step doubles.
     pub index_bytes_max: u64,
     /// Zero runs of at least this many bytes become [`Piece::Zero`]. 0 turns them off.
     pub zero_len_min: u32,

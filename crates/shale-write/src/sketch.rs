@@ -1,8 +1,11 @@
 //! Sketches: what a frame is made of, as a sample of the short windows in it.
 //!
-//! A window is [`WINDOW_LEN`] bytes; the sample keeps those whose rolling hash begins with `rate_log2` zero bits, so
-//! that equal bytes are sampled alike wherever they lie. The share of a frame's fingerprints that another frame
-//! has too (its *containment*, not its whole-frame resemblance) says what the other is worth as a reference.
+//! A window is [`WINDOW_LEN`] bytes; the sample keeps those whose rolling hash begins with
+//! `rate_log2` zero bits, so
+//! that equal bytes are sampled alike wherever they lie. The share of a frame's fingerprints that
+//! another frame
+//! has too (its *containment*, not its whole-frame resemblance) says what the other is worth as a
+//! reference.
 //! One pass, about 1 GB/s; 8 bytes for each 2^`rate_log2` bytes of input.
 
 use crate::segment::index::{GEAR, key_of64};
@@ -10,7 +13,8 @@ use crate::segment::index::{GEAR, key_of64};
 /// Bytes hashed into one fingerprint.
 pub const WINDOW_LEN: usize = 32;
 
-/// Largest number of equal fingerprints a frame keeps of a run of periodic data is one: fingerprints are a set.
+/// Largest number of equal fingerprints a frame keeps of a run of periodic data is one:
+/// fingerprints are a set.
 pub fn sketch_of(plain: &[u8], rate_log2: u32, out: &mut Vec<u64>) {
     let rate_log2 = rate_log2.clamp(1, 24);
     let shift = 32 - rate_log2;
@@ -34,7 +38,8 @@ pub fn sketch_of(plain: &[u8], rate_log2: u32, out: &mut Vec<u64>) {
     out.truncate(kept);
 }
 
-/// The sampling rate for an image of `plain_bytes` when sketches may take `bytes_max`: one window in
+/// The sampling rate for an image of `plain_bytes` when sketches may take `bytes_max`: one window
+/// in
 /// 2^result bytes, from 64 to 4096. [`crate::refer`] needs about 24 bytes a fingerprint.
 pub fn rate_log2_for(plain_bytes: u64, bytes_max: u64) -> u32 {
     let mut rate_log2 = 6;

@@ -1,7 +1,8 @@
 //! ShaleFS, both sides: what needs reader and writer, or only one of them.
 //!
 //! [`create()`] makes an image that is verified before it gets its name; [`check()`] finds all that
-//! is wrong with one; [`extract()`] brings files out, never outside of their directory; [`info()`] and
+//! is wrong with one; [`extract()`] brings files out, never outside of their directory; [`info()`]
+//! and
 //! [`dump()`] tell what an image is made of; [`listing`] finds paths in it. Whoever only reads can
 //! use the reader, re-exported as [`read`].
 //!

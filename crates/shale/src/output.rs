@@ -206,23 +206,29 @@ mod tests {
         std::fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name()).collect()
     }
 
-    /// Both ways to be without the final name.
-    fn outputs(path: &Path) -> [OutputFile; 2] {
-        let unnamed = OutputFile::create(path).unwrap();
-        let mut hidden = OutputFile::create(path).unwrap();
-        if hidden.hidden.is_none() {
-            let (file, name) = open_hidden(&hidden.directory, &hidden.name).unwrap();
-            hidden.file = file;
-            hidden.hidden = Some(name);
-        }
-        [unnamed, hidden]
+    fn unnamed(path: &Path) -> OutputFile {
+        OutputFile::create(path).unwrap()
     }
+
+    fn hidden(path: &Path) -> OutputFile {
+        let mut output = unnamed(path);
+        if output.hidden.is_none() {
+            let (file, name) = open_hidden(&output.directory, &output.name).unwrap();
+            output.file = file;
+            output.hidden = Some(name);
+        }
+        output
+    }
+
+    /// Both ways to be without the final name.
+    const WAYS: [fn(&Path) -> OutputFile; 2] = [unnamed, hidden];
 
     #[test]
     fn dropped_output_leaves_nothing() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("out");
-        for output in outputs(&path) {
+        for way in WAYS {
+            let output = way(&path);
             output.file().write_all(b"x").unwrap();
             drop(output);
             assert!(names(temp.path()).is_empty());
@@ -233,15 +239,17 @@ mod tests {
     fn commit_names_once_and_replaces_only_when_asked() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("out");
-        for (turn, output) in outputs(&path).into_iter().enumerate() {
+        for (turn, way) in WAYS.into_iter().enumerate() {
+            let output = way(&path);
             output.file().write_all(&[b'a' + turn as u8]).unwrap();
             output.sync().unwrap();
             output.commit(false).unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), [b'a' + turn as u8]);
-            for output in outputs(&path) {
-                assert!(matches!(output.commit(false), Err(Error::Exists { .. })));
+            for way in WAYS {
+                assert!(matches!(way(&path).commit(false), Err(Error::Exists { .. })));
             }
-            for output in outputs(&path) {
+            for way in WAYS {
+                let output = way(&path);
                 output.file().write_all(b"new").unwrap();
                 output.commit(true).unwrap();
                 assert_eq!(std::fs::read(&path).unwrap(), b"new");

@@ -79,14 +79,14 @@ pub fn verify(
     progress.found(contents, verifier.total().map_err(unreadable)?);
     let threads = thread_count(threads);
     let entries = std::thread::scope(|scope| {
-        let names = scope.spawn(|| verifier.tree(&tree));
         let workers: Vec<_> =
-            (1..threads.max(2)).map(|_| scope.spawn(|| verifier.small_contents())).collect();
+            (1..threads).map(|_| scope.spawn(|| verifier.small_contents())).collect();
+        let entries = verifier.tree(&tree);
         verifier.small_contents();
         for worker in workers {
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
-        names.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        entries
     });
     verifier.large_contents(threads);
     cancel.check()?;

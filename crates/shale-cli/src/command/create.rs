@@ -1,46 +1,50 @@
 //! `shale create`.
 
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use serde_json::json;
 use shale::read::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
-use shale::write::Options;
 use shale::write::levels::LEVEL_DEFAULT;
+use shale::write::{Options, WriteError};
 use shale::{CreateOptions, CreateReport, Output};
 
-use crate::args::{Create, TimeName};
+use crate::args::{How, TimeName};
 use crate::bar::Bar;
 use crate::exit::Exit;
 use crate::report::Say;
 use crate::{signal, size, text};
 
 /// Packs a directory.
-pub fn run(args: &Create, say: &Say) -> anyhow::Result<Exit> {
+pub fn run(source: &Path, output: &Path, how: &How, say: &Say) -> anyhow::Result<Exit> {
     let start = Instant::now();
-    let to_stdout = args.output.as_os_str() == "-";
+    let to_stdout = output.as_os_str() == "-";
     if to_stdout && say.json {
         bail!("--json and the image cannot both go to standard output");
     }
-    let options = options(args)?;
+    let options = options(output, how)?;
     let bar = Bar::new(say);
     let report = if to_stdout {
-        use std::io::IsTerminal;
         if std::io::stdout().is_terminal() {
             bail!("an image is not for a terminal: redirect standard output or name a file");
         }
-        let mut out = std::io::stdout().lock().into_stream();
-        shale::create(&args.source, Output::Stream(&mut out), &options, &bar)
+        // A descriptor of its own: nothing is buffered, and errors come at the write they belong
+        // to.
+        let out = std::io::stdout().as_fd().try_clone_to_owned();
+        let mut out = File::from(out.context("cannot use standard output")?);
+        shale::create(source, Output::Stream(&mut out), &options, &bar)
     } else {
-        shale::create(&args.source, Output::Path(args.output.clone()), &options, &bar)
+        shale::create(source, Output::Path(output.to_owned()), &options, &bar)
     };
     drop(bar);
-    let report =
-        report.with_context(|| format!("no image was made of {}", text::path(&args.source)))?;
+    let report = report.map_err(|error| refused(error, source, say))?;
     for problem in &report.build.problems {
-        say.warn(format!("left out: {}", text::escape(problem.to_string().as_bytes())));
+        say.warn(format!("left out: {problem}"));
     }
     if to_stdout {
         say.detail("written to standard output, so it was not read back and verified");
@@ -48,34 +52,37 @@ pub fn run(args: &Create, say: &Say) -> anyhow::Result<Exit> {
     if say.json {
         say.value(&as_json(&report, start.elapsed().as_secs_f64()))?;
     } else {
-        summary(&report, &args.output, start.elapsed().as_secs_f64(), say);
+        summary(&report, output, start.elapsed().as_secs_f64(), say);
     }
     Ok(if report.build.problems.is_empty() { Exit::Done } else { Exit::Partial })
 }
 
-/// Standard output as something that may be written from another thread.
-trait IntoStream {
-    fn into_stream(self) -> std::fs::File;
-}
+/// Entries named one by one when a source cannot be read; more are counted.
+const NAMED_MAX: usize = 1_000;
 
-impl IntoStream for std::io::StdoutLock<'static> {
-    fn into_stream(self) -> std::fs::File {
-        use std::os::fd::AsFd;
-        // A duplicate of the descriptor: no line buffering, and errors at the write they belong to.
-        match self.as_fd().try_clone_to_owned() {
-            Ok(fd) => fd.into(),
-            Err(error) => {
-                eprintln!("shale: cannot use standard output: {error}");
-                std::process::exit(i32::from(Exit::Failed.code()));
-            }
-        }
+/// Names each entry that could not be read, and says what can be done about it.
+fn refused(error: shale::Error, source: &Path, say: &Say) -> anyhow::Error {
+    let nothing = format!("no image was made of {}", text::path(source));
+    let shale::Error::Write(WriteError::Unreadable(problems)) = &error else {
+        return anyhow::Error::from(error).context(nothing);
+    };
+    for problem in problems.iter().take(NAMED_MAX) {
+        say.warn(problem.to_string());
     }
+    let (count, unsaid) = (problems.len(), problems.len().saturating_sub(NAMED_MAX));
+    if unsaid > 0 {
+        say.warn(format!("and {unsaid} more"));
+    }
+    anyhow!(
+        "{nothing}: {count} of its entries could not be read. Mend that, or pack the others with \
+         --skip-unreadable"
+    )
 }
 
-fn options(args: &Create) -> anyhow::Result<CreateOptions> {
-    let codec = args.codec.as_deref().map(str::parse).transpose().context("--codec")?;
-    let frame_len = args.frame_size.map(u32::try_from).transpose().context("--frame-size")?;
-    let times_kept = args.keep_times.iter().fold(TIME_MTIME, |kept, time| {
+fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
+    let codec = how.codec.as_deref().map(str::parse).transpose().context("--codec")?;
+    let frame_len = how.frame_size.map(u32::try_from).transpose().context("--frame-size")?;
+    let times_kept = how.keep_times.iter().fold(TIME_MTIME, |kept, time| {
         kept | match time {
             TimeName::Mtime => TIME_MTIME,
             TimeName::Atime => TIME_ATIME,
@@ -83,28 +90,28 @@ fn options(args: &Create) -> anyhow::Result<CreateOptions> {
             TimeName::Btime => TIME_BTIME,
         }
     });
-    let beside = match args.output.parent() {
-        Some(parent) if args.output.as_os_str() != "-" && parent != Path::new("") => {
+    let beside = match output.parent() {
+        Some(parent) if output.as_os_str() != "-" && parent != Path::new("") => {
             parent.is_dir().then(|| parent.to_owned())
         }
         _ => None,
     };
     Ok(CreateOptions {
         build: Options {
-            level: args.digits.level().or(args.level).unwrap_or(LEVEL_DEFAULT),
-            threads: args.threads,
-            memory_bytes_max: args.memory.unwrap_or(0),
+            level: how.digits.level().or(how.level).unwrap_or(LEVEL_DEFAULT),
+            threads: how.threads,
+            memory_bytes_max: how.memory.unwrap_or(0),
             frame_len,
             codec,
             times_kept,
-            skip_unreadable: args.skip_unreadable,
-            snapshot_name: args.snapshot.as_ref().map_or(Vec::new(), |n| n.as_bytes().to_vec()),
-            temp_dir: args.temp_dir.clone().or(beside),
+            skip_unreadable: how.skip_unreadable,
+            snapshot_name: how.snapshot.as_ref().map_or(Vec::new(), |n| n.as_bytes().to_vec()),
+            temp_dir: how.temp_dir.clone().or(beside),
             ..Options::default()
         },
-        one_file_system: args.one_file_system,
-        verify: !args.no_verify,
-        overwrite: args.force,
+        one_file_system: how.one_file_system,
+        verify: !how.no_verify,
+        overwrite: how.force,
         cancel: signal::cancel()?,
     })
 }

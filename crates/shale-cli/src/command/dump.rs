@@ -15,7 +15,10 @@ use crate::{open, text};
 /// Shows structures with their offsets.
 pub fn run(args: &Dump, say: &Say) -> anyhow::Result<Exit> {
     let tree = open::tree(&args.image, Options::default(), say)?;
-    let wanted = wanted(&args.what)?;
+    // The tables of the snapshot asked for; of all that have this name, the newest.
+    let snapshots = tree.image().snapshots();
+    let number = snapshots.iter().rposition(|snapshot| snapshot == tree.snapshot());
+    let wanted = wanted(&args.what, number)?;
     let (first, end) = args.range.unwrap_or((0, u64::MAX));
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut broken = None;
@@ -47,7 +50,8 @@ pub fn run(args: &Dump, say: &Say) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn wanted(words: &[String]) -> anyhow::Result<Vec<What>> {
+fn wanted(words: &[String], snapshot: Option<usize>) -> anyhow::Result<Vec<What>> {
+    let name = |word| name(word, snapshot);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Ok(match words.as_slice() {
         [] => vec![What::Superblock, What::Sections, What::Trailer, What::Root, What::Tables],
@@ -62,7 +66,7 @@ fn wanted(words: &[String]) -> anyhow::Result<Vec<What>> {
     })
 }
 
-fn name(word: &str) -> anyhow::Result<TableName> {
+fn name(word: &str, snapshot: Option<usize>) -> anyhow::Result<TableName> {
     if !TABLE_NAMES.contains(&word) {
         bail!(
             "`{word}` is nothing to dump; there are superblock, sections, trailer, root, tables, \
@@ -70,7 +74,7 @@ fn name(word: &str) -> anyhow::Result<TableName> {
             TABLE_NAMES.join(", ")
         );
     }
-    Ok(TableName { name: word.to_owned(), snapshot: None })
+    Ok(TableName { name: word.to_owned(), snapshot })
 }
 
 fn line(record: &Record) -> String {

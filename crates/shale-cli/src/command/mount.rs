@@ -4,19 +4,23 @@
 //! mounts and serves, and tells through a pipe that the mount is ready or why not. So whoever
 //! calls `shale mount` gets the error and the exit code, and a mount that works when it returns.
 
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use rustix::fs::FileType;
 use shale::read::{Options as ReadOptions, Tree};
 use shale_fuse::{Options, Subtree, View};
 
 use crate::args::{ImageArgs, Mount, Offset};
 use crate::exit::Exit;
-use crate::report::Say;
+use crate::report::{Say, to_stderr};
 use crate::{open, signal, size, text};
 
 /// What the background process writes when the mount is ready.
@@ -59,16 +63,16 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn subtree(tree: Tree, path: &str) -> anyhow::Result<Arc<dyn View>> {
-    let below = Subtree::open(Arc::new(tree), path.as_bytes())
-        .with_context(|| format!("subdir={}", text::escape(path.as_bytes())))?;
+fn subtree(tree: Tree, path: &[u8]) -> anyhow::Result<Arc<dyn View>> {
+    let below = Subtree::open(Arc::new(tree), path)
+        .with_context(|| format!("subdir={}", text::escape(path)))?;
     Ok(Arc::new(below))
 }
 
 /// Starts this program again to mount and serve, and waits until it says that it does.
 fn background(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let mut command = Command::new(program);
+    // Not by its path: another program may lie there by now, such as a newer version.
+    let mut command = Command::new("/proc/self/exe");
     command.arg0("shale").args(["mount", "--ready"]);
     command.args(std::iter::repeat_n("-v", usize::from(say.verbose)));
     command.args(say.quiet.then_some("-q"));
@@ -83,7 +87,7 @@ fn background(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         command.arg("--snapshot").arg(snapshot);
     }
     for option in &args.options {
-        command.args(["-o", option]);
+        command.arg("-o").arg(option);
     }
     command.arg("--").arg(&args.image).arg(&args.dir);
     // A process group of its own: Ctrl-C for the caller is not for the mount.
@@ -111,11 +115,22 @@ fn background(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     }
 }
 
-/// Lets go of the caller's terminal and directory. Standard error stays where it is: in a
-/// service that is the log, and on a terminal the place where errors are seen.
+/// Lets go of the caller's session, directory, output and terminal. Standard error stays if it is
+/// a file or a socket, as of a service's log; a terminal or a pipe, whose reader would wait for its
+/// end, is let go of as well.
 fn detach() -> anyhow::Result<()> {
+    // The group leader cannot make a session; it is one of its own group all the same.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/").context("cannot leave the current directory")?;
+    let null = File::options().read(true).write(true).open("/dev/null");
+    let null = null.context("cannot open /dev/null")?;
+    rustix::stdio::dup2_stdout(&null).context("cannot let go of standard output")?;
+    let kind = rustix::fs::fstat(std::io::stderr())
+        .map(|found| FileType::from_raw_mode(found.st_mode))
+        .unwrap_or(FileType::Unknown);
+    if !matches!(kind, FileType::RegularFile | FileType::Socket) {
+        rustix::stdio::dup2_stderr(&null).context("cannot let go of standard error")?;
+    }
     Ok(())
 }
 
@@ -124,7 +139,7 @@ struct Wishes {
     image: ImageArgs,
     driver: Options,
     cache: Option<u64>,
-    subdir: Option<String>,
+    subdir: Option<Vec<u8>>,
 }
 
 impl Wishes {
@@ -134,20 +149,28 @@ impl Wishes {
             driver: Options {
                 source_name: image.clone().into_os_string(),
                 thread_count: args.threads,
+                log: Arc::new(|line| to_stderr(&format!("shale: {line}"))),
                 ..Options::default()
             },
             image: ImageArgs { image, offset: args.offset, snapshot: args.snapshot.clone() },
             cache: args.cache,
             subdir: None,
         };
-        for option in &args.options {
+        let options = args.options.iter().flat_map(|o| o.as_bytes().split(|&byte| byte == b','));
+        for option in options {
             wishes.take(option, say)?;
         }
         Ok(wishes)
     }
 
-    fn take(&mut self, option: &str, say: &Say) -> anyhow::Result<()> {
-        let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
+    fn take(&mut self, option: &[u8], say: &Say) -> anyhow::Result<()> {
+        let mut parts = option.splitn(2, |&byte| byte == b'=');
+        let name = String::from_utf8_lossy(parts.next().unwrap_or_default());
+        let name = name.as_ref();
+        let raw = parts.next();
+        // Paths and snapshots may be any bytes; all else is text.
+        let value = raw.map(|raw| str::from_utf8(raw).unwrap_or("?"));
+        let option = String::from_utf8_lossy(option);
         let number = |value: Option<&str>| -> anyhow::Result<u32> {
             let value = value.with_context(|| format!("-o {name} needs a number: {name}=1000"))?;
             value.parse().with_context(|| format!("-o {option}: not a number"))
@@ -174,12 +197,12 @@ impl Wishes {
                 value => self.image.offset = Offset::At(bytes(value)?),
             },
             "snapshot" => {
-                let value = value.context("-o snapshot needs a name: snapshot=NAME")?;
-                self.image.snapshot = Some(value.into());
+                let value = raw.context("-o snapshot needs a name: snapshot=NAME")?;
+                self.image.snapshot = Some(OsString::from_vec(value.to_vec()));
             }
             "subdir" => {
-                let value = value.context("-o subdir needs a path: subdir=usr/share")?;
-                self.subdir = Some(value.to_owned());
+                let value = raw.context("-o subdir needs a path: subdir=usr/share")?;
+                self.subdir = Some(value.to_vec());
             }
             // What fstab(5) says of every file system, and what is always so here.
             "" | "defaults" | "ro" | "auto" | "noauto" | "user" | "nouser" | "users" | "nofail"

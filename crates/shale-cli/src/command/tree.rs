@@ -2,11 +2,13 @@
 
 use std::io::{BufWriter, Write};
 
+use anyhow::bail;
 use shale::listing::{Entry, each_entry, resolve};
 use shale::read::{InodeKind, Options};
 
 use super::attributes::with_target;
-use crate::args::TreeArgs;
+use super::ls;
+use crate::args::{Ls, TreeArgs};
 use crate::exit::Exit;
 use crate::report::Say;
 use crate::{open, text};
@@ -18,7 +20,18 @@ struct Level {
 }
 
 /// Draws a tree. Memory grows with the entries of the directories that are open at a time.
+/// For machines the same as a list of all below, as a drawing is of no use to them.
 pub fn run(args: &TreeArgs, say: &Say) -> anyhow::Result<Exit> {
+    if say.json {
+        if args.depth.is_some() {
+            bail!("--depth is for the drawing; --json lists all below");
+        }
+        let (image, path) = (args.image.clone(), args.path.clone());
+        return ls::run(
+            &Ls { image, path, long: false, recursive: true, all: true, zero: false },
+            say,
+        );
+    }
     let tree = open::tree(&args.image, Options::default(), say)?;
     let raw = !say.escapes_names();
     let path = args.path.as_deref().map_or(&b"/"[..], text::bytes);

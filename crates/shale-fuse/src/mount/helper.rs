@@ -9,7 +9,7 @@ use crate::options::Options;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -144,7 +144,7 @@ fn cleaned(stderr: &[u8]) -> String {
 
 fn option_text(options: &Options) -> OsString {
     let mut text = b"ro,noatime,default_permissions,subtype=shale,fsname=".to_vec();
-    for &byte in source_bytes(&options.source_name) {
+    for &byte in options.source_name.as_bytes() {
         if matches!(byte, b',' | b'\\') {
             text.push(b'\\');
         }
@@ -164,10 +164,6 @@ fn option_text(options: &Options) -> OsString {
         text.extend_from_slice(word.as_bytes());
     }
     OsString::from_vec(text)
-}
-
-fn source_bytes(source: &OsStr) -> &[u8] {
-    source.as_bytes()
 }
 
 #[cfg(test)]

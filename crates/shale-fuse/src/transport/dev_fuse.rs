@@ -4,17 +4,18 @@
 //! the start decides the price of everything after: see [`WISHES`]. Mounting and unmounting are
 //! not done here.
 
+use super::convert::{absent, file_attr, file_type, sought, to_errno};
 use super::{Feature, FeatureState, Negotiated};
 use crate::driver::Driver;
 use crate::statistics::Operation;
-use crate::view::{Attributes, MODE_TYPE_MASK, Seek, Time};
 use fuser::{
-    AccessFlags, BsdFileFlags, Config, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType,
-    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    SessionACL, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, Config, CopyFileRangeFlags, Errno, FileHandle, FopenFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SessionACL,
+    TimeOrNow, WriteFlags,
 };
+use rustix::io::Errno as SysErrno;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
@@ -31,11 +32,6 @@ const READ_LEN_MAX: u32 = 1 << 20;
 /// Reads the kernel may have under way unasked-for, so that read-ahead of many files at once is
 /// not held back.
 const BACKGROUND_MAX: u16 = 64;
-/// Block size shown by `stat`. Programs allocate buffers of this size for every file they open, so
-/// it is not the frame size; sequential readers get long reads from read-ahead anyway.
-const BLOCK_LEN: u32 = 4096;
-/// Unit of `st_blocks`.
-const SECTOR_LEN: u64 = 512;
 /// Block size of `statfs`.
 const STATFS_BLOCK_LEN: u32 = 4096;
 /// Longest name.
@@ -179,7 +175,7 @@ impl Endpoint {
     fn send_xattr(
         &self,
         pending: Pending<'_>,
-        value: Result<Vec<u8>, rustix::io::Errno>,
+        value: Result<Vec<u8>, SysErrno>,
         size: u32,
         reply: ReplyXattr,
     ) {
@@ -200,8 +196,7 @@ impl Endpoint {
             Err(errno) => {
                 reply.error(to_errno(errno));
                 // That there is none is an answer.
-                use rustix::io::Errno as E;
-                if matches!(errno, E::NODATA | E::OPNOTSUPP | E::NOSYS) {
+                if matches!(errno, SysErrno::NODATA | SysErrno::OPNOTSUPP | SysErrno::NOSYS) {
                     pending.done(0);
                 } else {
                     pending.failed();
@@ -211,85 +206,17 @@ impl Endpoint {
     }
 }
 
-fn to_errno(errno: rustix::io::Errno) -> Errno {
-    Errno::from_i32(errno.raw_os_error())
-}
-
-fn file_type(mode: u32) -> FileType {
-    match mode & MODE_TYPE_MASK {
-        0o010000 => FileType::NamedPipe,
-        0o020000 => FileType::CharDevice,
-        0o040000 => FileType::Directory,
-        0o060000 => FileType::BlockDevice,
-        0o120000 => FileType::Symlink,
-        0o140000 => FileType::Socket,
-        _ => FileType::RegularFile,
-    }
-}
-
-/// The kernel's 32-bit form of a device number: 12 bits of major, 20 of minor.
-fn device_number((major, minor): (u32, u32)) -> u32 {
-    (minor & 0xff) | (major & 0xfff) << 8 | (minor & 0xf_ff00) << 12
-}
-
-fn system_time(time: Time) -> SystemTime {
-    let whole = Duration::from_secs(time.sec.unsigned_abs());
-    let base = match time.sec {
-        0.. => SystemTime::UNIX_EPOCH.checked_add(whole),
-        _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
-    };
-    base.and_then(|t| t.checked_add(Duration::from_nanos(u64::from(time.nsec))))
-        .unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-fn file_attr(attributes: &Attributes) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attributes.inode),
-        size: attributes.len,
-        blocks: attributes.data_len.div_ceil(SECTOR_LEN),
-        atime: system_time(attributes.atime),
-        mtime: system_time(attributes.mtime),
-        ctime: system_time(attributes.ctime),
-        crtime: SystemTime::UNIX_EPOCH,
-        kind: file_type(attributes.mode),
-        perm: (attributes.mode & 0o7777) as u16,
-        nlink: u32::try_from(attributes.link_count).unwrap_or(u32::MAX),
-        uid: attributes.uid,
-        gid: attributes.gid,
-        rdev: device_number(attributes.device),
-        blksize: BLOCK_LEN,
-        flags: 0,
-    }
-}
-
-/// Attributes of a name that does not exist: the kernel remembers that as well.
-fn absent() -> FileAttr {
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: SystemTime::UNIX_EPOCH,
-        mtime: SystemTime::UNIX_EPOCH,
-        ctime: SystemTime::UNIX_EPOCH,
-        crtime: SystemTime::UNIX_EPOCH,
-        kind: FileType::RegularFile,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
-    }
-}
-
 impl fuser::Filesystem for Endpoint {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let xattr_use = self.driver.xattr_use();
         let mut features = Vec::with_capacity(WISHES.len());
         for (flag, name, effect) in WISHES {
-            let state = if flag == InitFlags::FUSE_POSIX_ACL && !self.driver.xattr_use().acl {
+            let state = if flag == InitFlags::FUSE_POSIX_ACL && !xattr_use.acl {
                 // With it every check of a group's or others' rights asks for an access list.
                 FeatureState::NotNeeded
+            } else if flag == InitFlags::FUSE_ALLOW_IDMAP && xattr_use.trusted {
+                // With it the kernel does not say who asks, and only root may list these.
+                FeatureState::NotWithImage
             } else if config.add_capabilities(flag).is_ok() {
                 FeatureState::On
             } else {
@@ -561,23 +488,19 @@ impl fuser::Filesystem for Endpoint {
         reply: ReplyLseek,
     ) {
         let pending = self.begin(Operation::Seek);
-        let what = match whence {
-            libc_seek::DATA => Some(Seek::Data),
-            libc_seek::HOLE => Some(Seek::Hole),
-            _ => None,
-        };
-        let found = match (what, u64::try_from(offset)) {
+        let found = match (sought(whence), u64::try_from(offset)) {
             (Some(what), Ok(offset)) => self.driver.seek(inode.0, offset, what),
-            _ => Err(rustix::io::Errno::INVAL),
+            _ => Err(SysErrno::INVAL),
         };
-        match found.and_then(|at| i64::try_from(at).map_err(|_| rustix::io::Errno::OVERFLOW)) {
+        match found.and_then(|at| i64::try_from(at).map_err(|_| SysErrno::OVERFLOW)) {
             Ok(at) => {
                 reply.offset(at);
                 pending.done(0);
             }
             Err(errno) => {
                 reply.error(to_errno(errno));
-                if errno == rustix::io::Errno::NXIO { pending.done(0) } else { pending.failed() }
+                // That nothing follows is an answer.
+                if errno == SysErrno::NXIO { pending.done(0) } else { pending.failed() }
             }
         }
     }
@@ -766,37 +689,5 @@ impl fuser::Filesystem for Endpoint {
         reply: ReplyWrite,
     ) {
         self.refuse(|errno| reply.error(errno));
-    }
-}
-
-/// `whence` of a seek, as the Linux kernel numbers them.
-mod libc_seek {
-    pub(super) const DATA: i32 = 3;
-    pub(super) const HOLE: i32 = 4;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_before_and_after_the_epoch_keep_their_nanoseconds() {
-        for (sec, nsec) in [(0, 0), (-1, 999_999_999), (-2, 1), (1 << 40, 5), (i64::MIN, 0)] {
-            let time = system_time(Time { sec, nsec });
-            let (got_sec, got_nsec) = match time.duration_since(SystemTime::UNIX_EPOCH) {
-                Ok(after) => (i128::from(after.as_secs()), after.subsec_nanos()),
-                Err(before) => {
-                    let total = -(before.duration().as_nanos() as i128);
-                    (total.div_euclid(1_000_000_000), total.rem_euclid(1_000_000_000) as u32)
-                }
-            };
-            assert_eq!((got_sec, got_nsec), (i128::from(sec), nsec));
-        }
-    }
-
-    #[test]
-    fn device_numbers_follow_the_kernel() {
-        assert_eq!(device_number((1, 3)), 0x103);
-        assert_eq!(device_number((259, 70_000)), 0x70 | 259 << 8 | 0x11100 << 12);
     }
 }

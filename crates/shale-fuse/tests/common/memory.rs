@@ -183,7 +183,7 @@ impl View for MemoryTree {
         each: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<(), ViewError> {
         for (name, &inode) in self.directory_node(directory)?.entries.iter().skip(first as usize) {
-            if !each(Entry { name, inode }) {
+            if !each(Entry { name, attributes: self.attributes(inode)? }) {
                 break;
             }
         }
@@ -281,6 +281,7 @@ impl View for MemoryTree {
         XattrUse {
             any: names().next().is_some(),
             acl: names().any(|name| name.starts_with(b"system.posix_acl_")),
+            trusted: names().any(|name| name.starts_with(b"trusted.")),
         }
     }
 

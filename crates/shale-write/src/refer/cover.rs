@@ -5,7 +5,8 @@ use std::collections::BinaryHeap;
 use super::postings::Postings;
 use super::{Graph, Settings};
 
-/// For each frame how deep it may be: 0 is a root. A frame may refer to frames of a smaller class only.
+/// For each frame how deep it may be: 0 is a root. A frame may refer to frames of a smaller class
+/// only.
 pub fn classes(postings: &Postings, settings: &Settings) -> Vec<u8> {
     let frame_count = postings.frame_count();
     let depth_max = settings.depth_max.min(8) as u8;

@@ -1,6 +1,7 @@
 //! Which frames share which fingerprints, both ways round, in flat arrays.
 
-/// Only fingerprints that at least two frames share, and not too many, are kept; they are numbered densely.
+/// Only fingerprints that at least two frames share, and not too many, are kept; they are numbered
+/// densely.
 pub struct Postings {
     /// Frames by fingerprint.
     frame_starts: Vec<u32>,

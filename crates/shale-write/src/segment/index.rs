@@ -1,9 +1,13 @@
 //! The bounded index of anchors: from the hash of a window to where in the stream it ended.
 //!
-//! An open-addressed table of 12-byte slots (32 bits of hash, 58 bits of stream position and 6 bits of rank, how
-//! rare the anchor is), at most three quarters full: 16 bytes an anchor. It grows by doubling up to its
-//! budget; then anchors of the lowest rank are dropped in place and the step doubles: a bigger image
-//! is searched with a coarser net, deterministically. The index holds hints, not facts: callers compare bytes.
+//! An open-addressed table of 12-byte slots (32 bits of hash, 58 bits of stream position and 6 bits
+//! of rank, how
+//! rare the anchor is), at most three quarters full: 16 bytes an anchor. It grows by doubling up to
+//! its
+//! budget; then anchors of the lowest rank are dropped in place and the step doubles: a bigger
+//! image
+//! is searched with a coarser net, deterministically. The index holds hints, not facts: callers
+//! compare bytes.
 
 /// Longest window a caller may hash.
 pub const WINDOW_LEN_MAX: u32 = 1024;
@@ -58,7 +62,8 @@ fn fold(a: u64, b: u64) -> u64 {
     (wide as u64) ^ ((wide >> 64) as u64)
 }
 
-/// The table. Memory: 12 bytes for the largest power of two of slots within the budget (half as much
+/// The table. Memory: 12 bytes for the largest power of two of slots within the budget (half as
+/// much
 /// again for the moment in which it grows).
 pub struct AnchorIndex {
     /// 0: empty.
@@ -100,7 +105,8 @@ impl AnchorIndex {
         self.used == 0
     }
 
-    /// Positions at which a window with this key may have ended, oldest first, at most four. One cache miss as a rule.
+    /// Positions at which a window with this key may have ended, oldest first, at most four. One
+    /// cache miss as a rule.
     pub fn candidates(&self, key: u32) -> Candidates {
         let mut found = Candidates { positions: [0; CANDIDATE_MAX], len: 0, next: 0 };
         let mask = self.keys.len() - 1;
@@ -121,7 +127,8 @@ impl AnchorIndex {
         found
     }
 
-    /// Remembers that a window with this key ended at `position`. `gear` is the hash that made it an
+    /// Remembers that a window with this key ended at `position`. `gear` is the hash that made it
+    /// an
     /// anchor. Ignored when the key has its share of slots or the anchor is below the current step.
     pub fn insert(&mut self, key: u32, gear: u64, position: u64) {
         let rank = gear.leading_zeros().min((1 << RANK_BITS) - 1);
@@ -178,7 +185,8 @@ impl AnchorIndex {
     fn thin(&mut self) {
         while self.used > self.keys.len() / 2 {
             self.step_log2 += 1;
-            // Begin behind an empty slot, so that every cluster is met from its head: an entry taken
+            // Begin behind an empty slot, so that every cluster is met from its head: an entry
+            // taken
             // out and placed again then lands where it was or nearer to its home.
             let len = self.keys.len();
             let Some(begin) = self.keys.iter().position(|&key| key == 0) else { return };

@@ -2,8 +2,10 @@
 //!
 //! A match saves the bytes it covers (and only their compressed size), and costs a row or two of
 //! the extents table and, for a reader, the frame it points into. Bytes that lie in a part of the
-//! stream which the content touches anyway cost no further frame. So two lengths rule: a short one for *near*
-//! matches and a longer one for *far* matches, which grows with every further region a content is spread over.
+//! stream which the content touches anyway cost no further frame. So two lengths rule: a short one
+//! for *near*
+//! matches and a longer one for *far* matches, which grows with every further region a content is
+//! spread over.
 
 /// log2 of the bytes of stream that count as one place: about a frame.
 const REGION_LOG2: u32 = 18;

@@ -377,7 +377,20 @@ impl<'a> Worker<'a> {
                     break;
                 }
             };
-            let PieceKind::Frame { frame, frame_offset } = piece.kind else { continue };
+            let (frame, frame_offset) = match piece.kind {
+                PieceKind::Frame { frame, frame_offset } => (frame, frame_offset),
+                PieceKind::Hole => continue,
+                // Data in the source, so data in the copy: not a hole.
+                PieceKind::Zero => {
+                    if let Err(error) = write_zeroes(file, piece.offset, piece.len) {
+                        self.problem(item, ProblemKind::NotMade("write", error))?;
+                        return Ok(end);
+                    }
+                    end = piece.offset + piece.len;
+                    self.report.written_bytes += piece.len;
+                    continue;
+                }
+            };
             let plain = match image.frame(frame) {
                 Ok(plain) => plain,
                 Err(error) => {
@@ -513,4 +526,16 @@ impl<'a> Worker<'a> {
         }
         Ok(())
     }
+}
+
+/// Writes a run of zeroes as data.
+fn write_zeroes(file: &File, mut offset: u64, mut len: u64) -> std::io::Result<()> {
+    static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+    while len > 0 {
+        let block = &ZEROES[..len.min(ZEROES.len() as u64) as usize];
+        file.write_all_at(block, offset)?;
+        offset += block.len() as u64;
+        len -= block.len() as u64;
+    }
+    Ok(())
 }

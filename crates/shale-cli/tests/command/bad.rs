@@ -1,0 +1,162 @@
+//! Wrong images, outputs and words: a message that says what and what to do, the right exit code,
+//! and nothing left behind.
+
+use std::fs::{self, File};
+use std::process::Stdio;
+
+use crate::stage::{Stage, expect, is_root};
+
+#[test]
+fn what_is_no_image_is_called_that_by_every_command() {
+    let stage = Stage::new();
+    fs::write(stage.path("text"), "some text\n".repeat(1000)).unwrap();
+    fs::write(stage.path("nothing"), "").unwrap();
+    for image in ["text", "nothing"] {
+        for words in [
+            &["ls", image][..],
+            &["tree", image],
+            &["stat", image, "x"],
+            &["cat", image, "x"],
+            &["info", image],
+            &["check", image],
+            &["dump", image],
+            &["extract", image, "-C", "out"],
+        ] {
+            stage.fails(1, words, &[image, "not a ShaleFS image"]);
+        }
+    }
+    stage.fails(1, &["ls", "missing"], &["missing", "No such file"]);
+    stage.fails(1, &["ls", "source"], &["source", "directory"]);
+    stage.fails(1, &["ls", "image.shale", "--snapshot", "other"], &["other", "snapshot"]);
+    stage.fails(1, &["ls", "image.shale", "--offset", "64"], &["not a ShaleFS image", "64"]);
+    assert!(!stage.path("out").exists());
+}
+
+#[test]
+fn a_cut_image_is_called_truncated() {
+    let stage = Stage::new();
+    let bytes = fs::read(stage.path("image.shale")).unwrap();
+    for len in [100, bytes.len() / 2, bytes.len() - 1] {
+        fs::write(stage.path("cut.shale"), &bytes[..len]).unwrap();
+        stage.fails(1, &["ls", "cut.shale"], &["cut.shale", "truncated"]);
+        stage.fails(4, &["check", "cut.shale"], &["truncated"]);
+        let found = stage.json(4, &["check", "cut.shale", "--json"]);
+        assert_eq!(found["clean"], false);
+    }
+}
+
+#[test]
+fn an_image_behind_other_data_is_found() {
+    let stage = Stage::new();
+    let bytes = fs::read(stage.path("image.shale")).unwrap();
+    let shifted = [&b"#!/bin/sh\nexit 0\n"[..], &bytes].concat();
+    fs::write(stage.path("shifted"), &shifted).unwrap();
+    assert_eq!(stage.text(&["ls", "shifted", "docs"]), "deep\ntext.txt\n");
+    assert_eq!(stage.json(0, &["check", "--json", "shifted"])["offset"], 17);
+    assert_eq!(stage.text(&["ls", "--offset", "17", "shifted", "docs"]), "deep\ntext.txt\n");
+    // Other data may follow, too.
+    fs::write(stage.path("between"), [&shifted[..], b"and more"].concat()).unwrap();
+    let found = stage.json(0, &["check", "--json", "--offset", "17", "between"]);
+    assert_eq!((&found["bytes_behind"], &found["clean"]), (&8.into(), &true.into()));
+}
+
+#[test]
+fn an_existing_output_is_kept_unless_told_otherwise() {
+    let stage = Stage::without_image();
+    fs::write(stage.path("image.shale"), "mine").unwrap();
+    stage.fails(1, &["create", "source", "-o", "image.shale"], &["image.shale", "exists"]);
+    assert_eq!(fs::read(stage.path("image.shale")).unwrap(), b"mine");
+    stage.fails(1, &["create", "missing", "-fo", "image.shale"], &["missing"]);
+    assert_eq!(fs::read(stage.path("image.shale")).unwrap(), b"mine");
+    stage.run(0, &["create", "source", "--force", "-o", "image.shale", "-q"]);
+    stage.run(0, &["check", "image.shale", "-q"]);
+    stage.fails(1, &["create", "source", "-fo", "source"], &["source"]);
+    stage.fails(1, &["create", "source", "-o", "no/where"], &["no"]);
+    assert_eq!(stage.names(), ["image.shale", "source"]);
+}
+
+#[test]
+fn devices_and_pipes_are_written_to_and_never_replaced() {
+    let stage = Stage::new();
+    stage.fails(1, &["create", "source", "-o", "/dev/full"], &["No space left"]);
+    assert!(fs::metadata("/dev/full").is_ok());
+    let mut command = stage.command(&["create", "source", "-o", "-", "-v"]);
+    command.stdout(File::create(stage.path("piped.shale")).unwrap());
+    let said = String::from_utf8(expect(0, command).stderr).unwrap();
+    assert!(said.contains("not read back"), "{said}");
+    let [named, piped] =
+        ["image.shale", "piped.shale"].map(|name| fs::read(stage.path(name)).unwrap());
+    assert!(named == piped, "an image written to a pipe differs");
+    stage.fails(1, &["create", "source", "-o", "-", "--json"], &["--json"]);
+}
+
+#[test]
+fn an_image_may_lie_in_its_own_source() {
+    let stage = Stage::without_image();
+    stage.run(0, &["create", "source", "-o", "source/self.shale", "-q"]);
+    let listed = stage.run(0, &["ls", "source/self.shale"]).stdout;
+    assert!(!String::from_utf8_lossy(&listed).contains("self.shale"));
+    // Nor is the one that it replaces packed.
+    stage.run(0, &["create", "source", "-fo", "source/self.shale", "-q"]);
+    let listed = stage.run(0, &["ls", "source/self.shale"]).stdout;
+    assert!(!String::from_utf8_lossy(&listed).contains("self.shale"));
+}
+
+#[test]
+fn wrong_words_are_usage_errors() {
+    let stage = Stage::new();
+    for words in [
+        &[][..],
+        &["pack"],
+        &["create", "source"],
+        &["create", "source", "-o", "x", "--memory", "1X"],
+        &["create", "source", "-o", "x", "-1", "-2"],
+        &["create", "source", "-o", "x", "--level", "12"],
+        &["ls"],
+        &["ls", "image.shale", "--offset", "here"],
+        &["extract", "image.shale"],
+        &["extract", "image.shale", "-C", "x", "--overwrite", "maybe"],
+        &["extract", "image.shale", "-C", "x", "--same-owner", "--no-same-owner"],
+        &["dump", "image.shale", "frames", "--range", "a..b"],
+    ] {
+        let output = stage.run(2, words);
+        assert!(!output.stderr.is_empty(), "{words:?}");
+    }
+    stage.fails(1, &["create", "source", "-o", "x", "--frame-size", "1"], &["frame"]);
+    stage.fails(1, &["create", "source", "-o", "x", "--codec", "zip"], &["zip", "zstd"]);
+    assert_eq!(stage.names(), ["image.shale", "source"]);
+}
+
+#[test]
+fn unreadable_files_are_all_named() {
+    if !is_root() {
+        return;
+    }
+    let stage = Stage::without_image();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode;
+    for path in ["source/docs/text.txt", "source/empty", "source/docs/deep"] {
+        fs::set_permissions(stage.path(path), mode(0)).unwrap();
+    }
+    fs::copy(env!("CARGO_BIN_EXE_shale"), stage.path("shale")).unwrap();
+    fs::set_permissions(stage.path(""), mode(0o777)).unwrap();
+    let user = |more: &[&str]| {
+        let all = ["--reuid=65534", "--regid=65534", "--clear-groups", "./shale", "create"];
+        let all = [&all[..], &["source", "-o", "image.shale"], more].concat();
+        stage.other("setpriv", &all).stdin(Stdio::null()).output()
+    };
+    let Ok(output) = user(&[]) else {
+        println!("skipped: it needs setpriv");
+        return;
+    };
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    for path in ["docs/text.txt", "docs/deep"] {
+        assert!(complaint.contains(path), "{path} is not named:\n{complaint}");
+    }
+    assert!(!stage.path("image.shale").exists());
+    let output = user(&["--skip-unreadable", "--json"]).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!said["left_out"].as_array().unwrap().is_empty());
+    stage.run(0, &["check", "image.shale", "-q"]);
+}

@@ -1,0 +1,287 @@
+//! Extraction as the command does it: patterns, files in the way, damage, a full disk, Ctrl-C.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use crate::stage::{Stage, is_root, noise, text};
+
+/// Paths below a directory of the stage, sorted.
+fn below(stage: &Stage, directory: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut ahead = vec![stage.path(directory)];
+    while let Some(at) = ahead.pop() {
+        for entry in fs::read_dir(&at).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.is_symlink() {
+                ahead.push(path.clone());
+            }
+            let relative = path.strip_prefix(stage.path(directory)).unwrap();
+            found.push(relative.to_string_lossy().into_owned());
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn patterns_select_and_keep_attributes() {
+    let stage = Stage::without_image();
+    fs::set_permissions(stage.path("source/docs"), PermissionsExt::from_mode(0o751)).unwrap();
+    stage.run(0, &["create", "source", "-o", "image.shale", "-q"]);
+    stage.run(0, &["extract", "image.shale", "-C", "a", "docs/deep/*.md", "li?k", "-q"]);
+    assert_eq!(below(&stage, "a"), ["docs", "docs/deep", "docs/deep/text.md", "link"]);
+    let mode = fs::metadata(stage.path("a/docs")).unwrap().mode();
+    assert_eq!(mode & 0o7777, 0o751, "directories on the way have their attributes, too");
+    stage.run(0, &["extract", "image.shale", "-C", "b", "**/*.bin", "/docs/text.txt", "-q"]);
+    assert_eq!(below(&stage, "b"), ["docs", "docs/deep", "docs/deep/noise.bin", "docs/text.txt"]);
+    stage.run(0, &["extract", "image.shale", "-C", "c", "docs/deep", "-q"]);
+    assert_eq!(below(&stage, "c").len(), 4);
+    // Hard links whose first name is not wanted are files of their own.
+    stage.run(0, &["extract", "image.shale", "-C", "d", "twin", "-q"]);
+    assert_eq!(fs::read(stage.path("d/twin")).unwrap(), text());
+    stage.fails(1, &["extract", "image.shale", "-C", "e", "no/such*"], &["no/such*", "matches"]);
+    stage.fails(1, &["extract", "image.shale", "-C", "e", "a["], &["a["]);
+}
+
+#[test]
+fn everything_comes_out_as_it_went_in() {
+    let stage = Stage::new();
+    let said = stage.json(0, &["extract", "image.shale", "-C", "out", "--json"]);
+    assert_eq!(said["hard_links"], 1);
+    assert_eq!(said["problem_count"], 0);
+    let diff = stage
+        .other("diff", &["-r", "--no-dereference", "source/docs", "out/docs"])
+        .status()
+        .unwrap();
+    assert!(diff.success());
+    let inode = |path: &str| fs::symlink_metadata(stage.path(path)).unwrap().ino();
+    assert_eq!(inode("out/twin"), inode("out/docs/text.txt"));
+    for path in ["docs", "docs/text.txt", "link", "fifo", "empty", "docs/deep/noise.bin"] {
+        let [before, after] = ["source", "out"]
+            .map(|root| fs::symlink_metadata(stage.path(root).join(path)).unwrap());
+        assert_eq!(before.mode(), after.mode(), "{path}");
+        assert_eq!(
+            (before.mtime(), before.mtime_nsec()),
+            (after.mtime(), after.mtime_nsec()),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn files_in_the_way_are_treated_as_asked() {
+    let stage = Stage::new();
+    fs::create_dir_all(stage.path("out/docs")).unwrap();
+    fs::write(stage.path("out/docs/text.txt"), "mine").unwrap();
+    fs::write(stage.path("out/docs/other"), "other").unwrap();
+    let extract = |how: &[&str], code| {
+        let words = [&["extract", "image.shale", "-C", "out"], how].concat();
+        stage.run(code, &words)
+    };
+    let refused = String::from_utf8(extract(&[], 1).stderr).unwrap();
+    assert!(refused.contains("docs/text.txt") && refused.contains("nothing was extracted"));
+    assert_eq!(below(&stage, "out"), ["docs", "docs/other", "docs/text.txt"]);
+    // What is not wanted is not in the way.
+    extract(&["-q", "empty"], 0);
+    fs::remove_file(stage.path("out/empty")).unwrap();
+    extract(&["--overwrite", "never", "-q"], 0);
+    assert_eq!(fs::read(stage.path("out/docs/text.txt")).unwrap(), b"mine");
+    assert_eq!(fs::read(stage.path("out/docs/deep/noise.bin")).unwrap(), noise(700_000));
+    // It is newer than the image's.
+    extract(&["--overwrite", "older", "-q"], 0);
+    assert_eq!(fs::read(stage.path("out/docs/text.txt")).unwrap(), b"mine");
+    let old = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    let file = fs::File::options().write(true).open(stage.path("out/docs/text.txt")).unwrap();
+    file.set_times(old).unwrap();
+    extract(&["--overwrite", "older", "-q"], 0);
+    assert_eq!(fs::read(stage.path("out/docs/text.txt")).unwrap(), text());
+    fs::write(stage.path("out/empty"), "no").unwrap();
+    extract(&["--overwrite", "always", "-q"], 0);
+    assert_eq!(fs::read(stage.path("out/empty")).unwrap(), b"");
+    assert_eq!(fs::read(stage.path("out/docs/other")).unwrap(), b"other");
+    // A directory is never removed for a file.
+    fs::remove_file(stage.path("out/empty")).unwrap();
+    fs::create_dir(stage.path("out/empty")).unwrap();
+    let refused = String::from_utf8(extract(&["--overwrite", "always"], 1).stderr).unwrap();
+    assert!(refused.contains("empty") && refused.contains("directory"), "{refused}");
+}
+
+#[test]
+fn links_in_the_target_lead_nowhere() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("outside")).unwrap();
+    fs::write(stage.path("precious"), "precious").unwrap();
+    fs::create_dir(stage.path("out")).unwrap();
+    symlink("../outside", stage.path("out/docs")).unwrap();
+    symlink("../precious", stage.path("out/empty")).unwrap();
+    stage.fails(1, &["extract", "image.shale", "-C", "out"], &["empty"]);
+    stage.fails(1, &["extract", "image.shale", "-C", "out", "docs"], &["docs"]);
+    stage.fails(
+        1,
+        &["extract", "image.shale", "-C", "out", "docs", "--overwrite", "older"],
+        &["docs"],
+    );
+    assert!(below(&stage, "outside").is_empty());
+    // Replacing replaces the links, not what they lead to.
+    stage.run(0, &["extract", "image.shale", "-C", "out", "--overwrite", "always", "-q"]);
+    assert!(below(&stage, "outside").is_empty());
+    assert_eq!(fs::read(stage.path("precious")).unwrap(), b"precious");
+    assert!(!stage.path("out/docs").is_symlink());
+    assert_eq!(fs::read(stage.path("out/docs/text.txt")).unwrap(), text());
+}
+
+#[test]
+fn damage_ends_it_or_becomes_a_hole_that_is_reported() {
+    let stage = Stage::new();
+    stage.damage_frame();
+    stage.fails(1, &["extract", "image.shale", "-C", "a"], &["docs/deep/noise.bin", "checksum"]);
+    assert!(!stage.path("a/docs/deep/noise.bin").exists(), "a damaged file stays behind");
+    stage.fails(
+        3,
+        &["extract", "image.shale", "-C", "b", "--continue"],
+        &["docs/deep/noise.bin", "offset", "hole"],
+    );
+    assert_eq!(fs::read(stage.path("b/docs/text.txt")).unwrap(), text());
+    let salvaged = fs::read(stage.path("b/docs/deep/noise.bin")).unwrap();
+    let whole = noise(700_000);
+    assert_eq!(salvaged.len(), whole.len());
+    let wrong: Vec<usize> = (0..whole.len()).filter(|&at| salvaged[at] != whole[at]).collect();
+    assert!(!wrong.is_empty() && wrong.iter().all(|&at| salvaged[at] == 0));
+    let said = stage.json(3, &["extract", "image.shale", "-C", "c", "--continue", "--json"]);
+    assert_eq!(said["problems"][0]["path"], "docs/deep/noise.bin");
+}
+
+#[test]
+fn a_full_disk_is_named_and_leaves_no_half_file() {
+    if !is_root() {
+        return;
+    }
+    let stage = Stage::new();
+    fs::create_dir(stage.path("small")).unwrap();
+    let mount = ["-t", "tmpfs", "-o", "size=512k", "none", "small"];
+    if !stage.other("mount", &mount).stderr(Stdio::null()).status().unwrap().success() {
+        println!("skipped: it needs the right to mount");
+        return;
+    }
+    let words = ["extract", "image.shale", "-C", "small/out", "--continue"];
+    let output = stage.command(&words).output().unwrap();
+    let left = stage.path("small/out/docs/deep/noise.bin").exists();
+    assert!(stage.other("umount", &["small"]).status().unwrap().success());
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert!(complaint.contains("No space left"), "{complaint}");
+    assert!(!left, "half a file stays behind");
+}
+
+#[test]
+fn an_ordinary_user_gets_what_a_user_can_have() {
+    if !is_root() {
+        return;
+    }
+    let stage = Stage::without_image();
+    let set_id = stage.path("source/set-id");
+    fs::write(&set_id, "x").unwrap();
+    fs::set_permissions(&set_id, PermissionsExt::from_mode(0o6755)).unwrap();
+    let device = rustix::fs::FileType::CharacterDevice;
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let number = rustix::fs::makedev(1, 3);
+    if rustix::fs::mknodat(rustix::fs::CWD, stage.path("source/null"), device, mode, number)
+        .is_err()
+    {
+        println!("skipped: it needs the right to make devices");
+        return;
+    }
+    stage.run(0, &["create", "source", "-o", "image.shale", "-q"]);
+    stage.run(0, &["extract", "image.shale", "-C", "root", "-q"]);
+    assert_eq!(fs::metadata(stage.path("root/set-id")).unwrap().mode() & 0o7777, 0o6755);
+    assert_eq!(fs::metadata(stage.path("root/null")).unwrap().rdev(), number);
+
+    let program = stage.path("shale");
+    fs::copy(env!("CARGO_BIN_EXE_shale"), &program).unwrap();
+    fs::set_permissions(stage.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+    let user = |words: &[&str]| {
+        let mut all = vec!["--reuid=65534", "--regid=65534", "--clear-groups", "./shale"];
+        all.extend(words);
+        stage.other("setpriv", &all)
+    };
+    let run = user(&["extract", "image.shale", "-C", "user"]).output();
+    let Ok(output) = run else {
+        println!("skipped: it needs setpriv");
+        return;
+    };
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{complaint}");
+    assert!(complaint.contains("null: device node skipped"), "{complaint}");
+    let found = fs::metadata(stage.path("user/set-id")).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o7777), (65534, 0o755));
+    let mut quiet = user(&["extract", "image.shale", "-C", "user2", "--no-devices", "-q"]);
+    assert_eq!(quiet.status().unwrap().code(), Some(0));
+    // Asked for owners that it cannot give, it says so.
+    let mut asked = user(&["extract", "image.shale", "-C", "user3", "--same-owner", "empty"]);
+    let output = asked.output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("owner"));
+}
+
+#[test]
+fn ctrl_c_ends_it_soon() {
+    let stage = Stage::without_image();
+    for n in 0..30_000 {
+        fs::write(stage.path(format!("source/docs/{n}")), format!("{n}")).unwrap();
+    }
+    stage.run(0, &["create", "source", "-o", "image.shale", "-q", "--no-verify", "-0"]);
+    let mut child = stage
+        .command(&["extract", "image.shale", "-C", "out", "--threads", "1"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while !stage.path("out/docs/0").exists() {
+        assert!(
+            Instant::now() < end && child.try_wait().unwrap().is_none(),
+            "nothing is extracted"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let sent = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(sent.elapsed() < Duration::from_secs(10), "it took {:?}", sent.elapsed());
+    let count = fs::read_dir(stage.path("out/docs")).unwrap().count();
+    assert!(count < 30_000, "it was done before the signal came");
+}
+
+#[test]
+fn a_directory_of_the_image_can_be_read_only() {
+    let stage = Stage::without_image();
+    let locked = stage.path("source/docs/deep");
+    fs::set_permissions(&locked, PermissionsExt::from_mode(0o555)).unwrap();
+    stage.run(0, &["create", "source", "-o", "image.shale", "-q"]);
+    stage.run(0, &["extract", "image.shale", "-C", "out", "-q"]);
+    let mode = fs::metadata(stage.path("out/docs/deep")).unwrap().mode();
+    assert_eq!(mode & 0o7777, 0o555);
+    assert_eq!(fs::read(stage.path("out/docs/deep/text.md")).unwrap(), b"# deep\n");
+    for path in [locked, stage.path("out/docs/deep")] {
+        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+}
+
+#[test]
+fn holes_stay_holes() {
+    let stage = Stage::without_image();
+    let file = fs::File::create(stage.path("source/sparse")).unwrap();
+    file.set_len(40 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"island", 35 << 20).unwrap();
+    drop(file);
+    stage.run(0, &["create", "source", "-o", "image.shale", "-q"]);
+    stage.run(0, &["extract", "image.shale", "-C", "out", "-q"]);
+    let found = fs::metadata(stage.path("out/sparse")).unwrap();
+    assert_eq!(found.len(), 40 << 20);
+    assert!(found.blocks() * 512 < 1 << 20, "{} blocks", found.blocks());
+    assert!(stage.other("cmp", &["source/sparse", "out/sparse"]).status().unwrap().success());
+}

@@ -1,0 +1,149 @@
+//! Mounting in back- and foreground, and the names by which other programs call the command.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use crate::stage::{Stage, expect, text};
+
+/// A mount point that is free again at the end, whatever the test did.
+struct Point<'a>(&'a Stage);
+
+impl<'a> Point<'a> {
+    /// `None` on machines where nothing can be mounted.
+    fn new(stage: &'a Stage) -> Option<Self> {
+        fs::create_dir(stage.path("mnt")).unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        let device = fs::File::options().read(true).write(true).open("/dev/fuse");
+        let able = device.is_ok() && (is_root || Path::new("/usr/bin/fusermount3").exists());
+        if !able {
+            println!("skipped: nothing can be mounted here");
+            return None;
+        }
+        Some(Self(stage))
+    }
+
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let point = fs::canonicalize(self.0.path("")).unwrap().join("mnt");
+        let point = point.to_str().unwrap();
+        mounts.lines().any(|line| line.split(' ').nth(1) == Some(point))
+    }
+
+    /// Waits for the mount to come or go.
+    #[track_caller]
+    fn becomes(&self, mounted: bool) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while self.is_mounted() != mounted {
+            assert!(Instant::now() < end, "mounted is {}", !mounted);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Point<'_> {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            let lazy = self.0.other("umount", &["-l", "mnt"]).status();
+            if !lazy.is_ok_and(|status| status.success()) {
+                let _ = self.0.other("fusermount3", &["-uz", "mnt"]).status();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_background_mount_works_when_the_command_returns_and_holds_nothing() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    // Waiting for both pipes to end: a driver that kept one open would never let this return.
+    stage.run(0, &["mount", "image.shale", "mnt"]);
+    assert_eq!(fs::read(stage.path("mnt/link")).unwrap(), text());
+    assert!(stage.text(&["stats", "mnt"]).contains("count"));
+    let stats = stage.json(0, &["stats", "mnt", "--json"]);
+    assert!(stats.is_object());
+    stage.fails(1, &["mount", "image.shale", "mnt"], &["mnt", "umount"]);
+    // In use, it stays; lazily, it goes.
+    let open = fs::File::open(stage.path("mnt/docs/text.txt")).unwrap();
+    stage.fails(1, &["umount", "mnt"], &["in use"]);
+    assert!(point.is_mounted());
+    stage.run(0, &["umount", "mnt", "--lazy"]);
+    point.becomes(false);
+    drop(open);
+    stage.fails(1, &["umount", "mnt"], &["not a mount point"]);
+    stage.fails(1, &["stats", "mnt"], &["mnt"]);
+}
+
+#[test]
+fn options_choose_what_is_shown() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    stage.run(0, &["mount", "image.shale", "mnt", "-o", "ro,subdir=docs/deep", "-o", "uid=77"]);
+    assert_eq!(fs::read(stage.path("mnt/text.md")).unwrap(), b"# deep\n");
+    let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(stage.path("mnt")).unwrap());
+    assert_eq!(owner, 77);
+    stage.run(0, &["umount", "mnt"]);
+    point.becomes(false);
+    stage.fails(1, &["mount", "image.shale", "mnt", "-o", "nonsense"], &["nonsense"]);
+    stage.fails(1, &["mount", "image.shale", "mnt", "-o", "uid=me"], &["uid=me"]);
+    stage.fails(1, &["mount", "image.shale", "mnt", "-o", "subdir=missing"], &["missing"]);
+    stage.fails(1, &["mount", "image.shale", "mnt", "-o", "snapshot=missing"], &["missing"]);
+    stage.fails(1, &["mount", "missing", "mnt"], &["missing", "No such file"]);
+    stage.fails(1, &["mount", "source/docs/text.txt", "mnt"], &["not a ShaleFS image"]);
+    stage.fails(1, &["mount", "image.shale", "missing"], &["missing", "does not exist"]);
+    assert!(!point.is_mounted());
+}
+
+#[test]
+fn a_foreground_mount_ends_with_a_signal() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut child = stage
+            .command(&["mount", "-f", "image.shale", "mnt"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains("mounted on"), "{said}");
+        point.becomes(true);
+        assert_eq!(fs::read(stage.path("mnt/docs/text.txt")).unwrap(), text());
+        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert!(!point.is_mounted());
+    }
+}
+
+#[test]
+fn other_names_speak_as_their_callers_expect() {
+    let stage = Stage::new();
+    for name in ["mount.shale", "fsck.shale", "mkfs.shale"] {
+        symlink(env!("CARGO_BIN_EXE_shale"), stage.path(name)).unwrap();
+    }
+    let run = |code, name: &str, words: &[&str]| {
+        let mut command = Command::new(stage.path(name));
+        command.args(words).current_dir(stage.path("")).stdin(Stdio::null());
+        expect(code, command)
+    };
+    run(0, "mkfs.shale", &["-1", "-q", "made.shale", "source"]);
+    run(0, "fsck.shale", &["-a", "made.shale"]);
+    assert_eq!(stage.text(&["ls", "made.shale", "docs"]), "deep\ntext.txt\n");
+    stage.damage_frame();
+    run(4, "fsck.shale", &["-n", "image.shale"]);
+    run(8, "fsck.shale", &["source/empty"]);
+    run(16, "fsck.shale", &["--nonsense"]);
+    run(1, "mount.shale", &["--nonsense"]);
+    run(32, "mount.shale", &["made.shale", "missing", "-o", "ro"]);
+    run(0, "mount.shale", &["made.shale", "missing", "-sfn", "-o", "ro"]);
+    let Some(point) = Point::new(&stage) else { return };
+    run(0, "mount.shale", &["made.shale", "mnt", "-sn", "-o", "rw,nofail,x-systemd.automount"]);
+    assert_eq!(fs::read(stage.path("mnt/link")).unwrap(), text());
+    stage.run(0, &["umount", "mnt"]);
+    point.becomes(false);
+}
