@@ -1,12 +1,15 @@
 //! Progress: a bar with rate, ratio and remaining time on a terminal, a line now and then
 //! elsewhere, nothing where nobody wants it.
+//!
+//! What is counted depends on the phase: bytes where they are known, else items, else only what
+//! was found so far. Counting costs a few relaxed additions and now and then a look at the clock.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shale::{Phase, Progress};
 
 use crate::args::ProgressChoice;
@@ -17,15 +20,15 @@ use crate::size;
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often the bar is brought up to date.
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
+/// Steps of the bar, whatever it counts.
+const BAR_STEPS: u64 = 1000;
 
 /// Shows progress; dropping it removes the bar.
 pub struct Bar {
     shape: Shape,
-    found_bytes: AtomicU64,
-    done_bytes: AtomicU64,
-    done_items: AtomicU64,
-    plain_bytes: AtomicU64,
-    stored_bytes: AtomicU64,
+    counts: Counts,
+    /// Compressed bytes are what this phase gets done.
+    is_compressing: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -35,10 +38,99 @@ enum Shape {
     Bar(ProgressBar),
 }
 
+#[derive(Default)]
+struct Counts {
+    found_items: AtomicU64,
+    found_bytes: AtomicU64,
+    done_items: AtomicU64,
+    done_bytes: AtomicU64,
+    plain_bytes: AtomicU64,
+    stored_bytes: AtomicU64,
+}
+
 struct State {
     phase: Phase,
     phase_start: Instant,
     last: Instant,
+}
+
+/// One look at the counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Look {
+    found_items: u64,
+    found_bytes: u64,
+    done_items: u64,
+    done_bytes: u64,
+    plain_bytes: u64,
+    stored_bytes: u64,
+}
+
+impl Counts {
+    fn look(&self) -> Look {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Look {
+            found_items: get(&self.found_items),
+            found_bytes: get(&self.found_bytes),
+            done_items: get(&self.done_items),
+            done_bytes: get(&self.done_bytes),
+            plain_bytes: get(&self.plain_bytes),
+            stored_bytes: get(&self.stored_bytes),
+        }
+    }
+}
+
+impl Look {
+    /// How far it is, in steps of the bar, if the end is known.
+    fn steps(&self, phase: Phase) -> Option<u64> {
+        let (done, found) = match phase {
+            Phase::Scan => return None,
+            _ if self.found_bytes > 0 => (self.done_bytes, self.found_bytes),
+            _ => (self.done_items, self.found_items),
+        };
+        let steps = u128::from(done) * u128::from(BAR_STEPS);
+        steps.checked_div(u128::from(found)).map(|steps| steps.min(u128::from(BAR_STEPS)) as u64)
+    }
+
+    /// `12.3 MiB of 45.6 MiB, 7.8 MiB/s, ratio 3.21, 5 s left`.
+    fn text(&self, phase: Phase, seconds: f64) -> String {
+        let seconds = seconds.max(0.001);
+        let rate = |done: u64| done as f64 / seconds;
+        let mut text = match phase {
+            Phase::Scan => {
+                let bytes = size::show(self.found_bytes);
+                format!("{} entries, {bytes}", size::count(self.found_items))
+            }
+            _ if self.found_bytes > 0 || self.done_bytes > 0 => {
+                let of = match self.found_bytes {
+                    0 => String::new(),
+                    found => format!(" of {}", size::show(found)),
+                };
+                let per_second = size::show(rate(self.done_bytes) as u64);
+                format!("{}{of}, {per_second}/s", size::show(self.done_bytes))
+            }
+            _ => match self.found_items {
+                0 => String::new(),
+                found => format!("{} of {}", size::count(self.done_items), size::count(found)),
+            },
+        };
+        if self.stored_bytes > 0 {
+            text += &format!(", ratio {}", size::ratio(self.plain_bytes, self.stored_bytes));
+        }
+        if let Some(steps) = self.steps(phase).filter(|&steps| steps > 0) {
+            let left = seconds * (BAR_STEPS - steps) as f64 / steps as f64;
+            text += &format!(", {} left", time(left.ceil() as u64));
+        }
+        text
+    }
+}
+
+/// `45 s`, `3 min 20 s`, `2 h 15 min`.
+fn time(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
 }
 
 impl Bar {
@@ -58,11 +150,8 @@ impl Bar {
         let now = Instant::now();
         Self {
             shape,
-            found_bytes: AtomicU64::new(0),
-            done_bytes: AtomicU64::new(0),
-            done_items: AtomicU64::new(0),
-            plain_bytes: AtomicU64::new(0),
-            stored_bytes: AtomicU64::new(0),
+            counts: Counts::default(),
+            is_compressing: AtomicBool::new(false),
             state: Mutex::new(State { phase: Phase::Scan, phase_start: now, last: now }),
         }
     }
@@ -70,52 +159,30 @@ impl Bar {
     fn tick(&self) {
         // Whoever finds it taken has someone else to show it.
         let Ok(mut state) = self.state.try_lock() else { return };
+        let interval = match &self.shape {
+            Shape::None => return,
+            Shape::Bar(_) => BAR_INTERVAL,
+            Shape::Lines => LINE_INTERVAL,
+        };
+        if state.last.elapsed() >= interval {
+            state.last = Instant::now();
+            self.show(&state);
+        }
+    }
+
+    fn show(&self, state: &State) {
+        let look = self.counts.look();
+        let text = look.text(state.phase, state.phase_start.elapsed().as_secs_f64());
         match &self.shape {
             Shape::None => {}
+            Shape::Lines if text.is_empty() => to_stderr(state.phase.name()),
+            Shape::Lines => to_stderr(&format!("{}: {text}", state.phase.name())),
             Shape::Bar(bar) => {
-                if state.last.elapsed() >= BAR_INTERVAL {
-                    state.last = Instant::now();
-                    bar.set_length(self.found_bytes.load(Ordering::Relaxed));
-                    bar.set_position(self.done_bytes.load(Ordering::Relaxed));
-                    bar.set_message(self.message(&state));
-                }
-            }
-            Shape::Lines => {
-                if state.last.elapsed() >= LINE_INTERVAL {
-                    state.last = Instant::now();
-                    to_stderr(&self.text(&state));
-                }
+                bar.set_position(look.steps(state.phase).unwrap_or(0));
+                bar.set_prefix(state.phase.name());
+                bar.set_message(text);
             }
         }
-    }
-
-    fn message(&self, state: &State) -> String {
-        let mut message = state.phase.name().to_owned();
-        let (plain, stored) =
-            (self.plain_bytes.load(Ordering::Relaxed), self.stored_bytes.load(Ordering::Relaxed));
-        if stored > 0 {
-            message += &format!(", ratio {}", size::ratio(plain, stored));
-        }
-        message
-    }
-
-    fn text(&self, state: &State) -> String {
-        let (done, found) =
-            (self.done_bytes.load(Ordering::Relaxed), self.found_bytes.load(Ordering::Relaxed));
-        let seconds = state.phase_start.elapsed().as_secs_f64();
-        let mut text = format!(
-            "{}: {} of {}, {} items, {}/s",
-            self.message(state),
-            size::show(done),
-            size::show(found),
-            self.done_items.load(Ordering::Relaxed),
-            size::show((done as f64 / seconds.max(0.001)) as u64),
-        );
-        if done > 0 && found > done {
-            let left = seconds * (found - done) as f64 / done as f64;
-            text += &format!(", {} s left", left.ceil() as u64);
-        }
-        text
     }
 }
 
@@ -129,45 +196,93 @@ impl Drop for Bar {
 
 impl Progress for Bar {
     fn phase(&self, phase: Phase) {
-        if let Ok(mut state) = self.state.lock() {
-            state.phase = phase;
-            state.phase_start = Instant::now();
-            // Entries found while scanning are what is read next; all else starts anew.
-            if phase != Phase::Read {
-                self.found_bytes.store(0, Ordering::Relaxed);
-            }
-            self.done_bytes.store(0, Ordering::Relaxed);
-            self.done_items.store(0, Ordering::Relaxed);
+        let Ok(mut state) = self.state.lock() else { return };
+        // What the scan finds is read next; and a walk goes on where a batch of files interrupts
+        // it, so that one phase may come again.
+        let goes_on = matches!((state.phase, phase), (Phase::Scan, Phase::Read));
+        let counts = &self.counts;
+        if !goes_on {
+            counts.found_items.store(0, Ordering::Relaxed);
+            counts.found_bytes.store(0, Ordering::Relaxed);
         }
-        self.tick();
+        counts.done_items.store(0, Ordering::Relaxed);
+        counts.done_bytes.store(0, Ordering::Relaxed);
+        if matches!(phase, Phase::Sync | Phase::Verify) {
+            counts.plain_bytes.store(0, Ordering::Relaxed);
+            counts.stored_bytes.store(0, Ordering::Relaxed);
+        }
+        self.is_compressing.store(phase == Phase::Compress, Ordering::Relaxed);
+        state.phase = phase;
+        state.phase_start = Instant::now();
+        if let Shape::Bar(_) = &self.shape {
+            state.last = Instant::now();
+            self.show(&state);
+        }
     }
 
-    fn found(&self, _items: u64, bytes: u64) {
-        self.found_bytes.fetch_add(bytes, Ordering::Relaxed);
+    fn found(&self, items: u64, bytes: u64) {
+        self.counts.found_items.fetch_add(items, Ordering::Relaxed);
+        self.counts.found_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.tick();
     }
 
     fn done(&self, items: u64, bytes: u64) {
-        self.done_items.fetch_add(items, Ordering::Relaxed);
-        self.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.counts.done_items.fetch_add(items, Ordering::Relaxed);
+        self.counts.done_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.tick();
     }
 
     fn compressed(&self, plain_bytes: u64, stored_bytes: u64) {
-        self.plain_bytes.fetch_add(plain_bytes, Ordering::Relaxed);
-        self.stored_bytes.fetch_add(stored_bytes, Ordering::Relaxed);
+        self.counts.plain_bytes.fetch_add(plain_bytes, Ordering::Relaxed);
+        self.counts.stored_bytes.fetch_add(stored_bytes, Ordering::Relaxed);
+        if self.is_compressing.load(Ordering::Relaxed) {
+            self.counts.done_bytes.fetch_add(plain_bytes, Ordering::Relaxed);
+        }
         self.tick();
     }
 }
 
 fn bar() -> ProgressBar {
-    let bar = ProgressBar::new(0);
+    let bar = ProgressBar::with_draw_target(Some(BAR_STEPS), ProgressDrawTarget::stderr());
     // The template is a constant; should it ever be wrong, a plain bar is better than none.
-    if let Ok(style) = ProgressStyle::with_template(
-        "{wide_bar} {percent:>3}% {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} \
-         {eta} left, {msg}",
-    ) {
+    if let Ok(style) = ProgressStyle::with_template("{prefix:>8} {wide_bar} {percent:>3}% {msg}") {
         bar.set_style(style);
     }
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_told() {
+        let scan = Look { found_items: 12_345, found_bytes: 1 << 30, ..Look::default() };
+        assert_eq!(scan.text(Phase::Scan, 1.0), "12,345 entries, 1.00 GiB");
+        assert_eq!(scan.steps(Phase::Scan), None);
+        let read = Look {
+            done_bytes: 1 << 28,
+            plain_bytes: 300,
+            stored_bytes: 100,
+            done_items: 5,
+            ..scan
+        };
+        assert_eq!(
+            read.text(Phase::Read, 4.0),
+            "256 MiB of 1.00 GiB, 64.0 MiB/s, ratio 3.00, 12 s left"
+        );
+        assert_eq!(read.steps(Phase::Read), Some(250));
+        let rows = Look { found_items: 1000, done_items: 500, ..Look::default() };
+        assert_eq!(rows.text(Phase::Rows, 2.0), "500 of 1,000, 2 s left");
+        let unknown = Look { done_bytes: 1 << 20, ..Look::default() };
+        assert_eq!(unknown.text(Phase::Compress, 1.0), "1.00 MiB, 1.00 MiB/s");
+        assert_eq!(Look::default().text(Phase::Sync, 0.0), "");
+        // More done than found must not go beyond the end.
+        let over = Look { found_bytes: 10, done_bytes: 20, ..Look::default() };
+        assert_eq!(over.steps(Phase::Verify), Some(BAR_STEPS));
+        assert_eq!(
+            (time(59), time(200), time(8100)),
+            ("59 s".into(), "3 min 20 s".into(), "2 h 15 min".into())
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! From an image to files in a directory, in parallel, and never outside of that directory.
 //!
 //! The tree is walked in order and its entries gathered into batches; directories are made at
-//! once. A batch is sorted by the place of the content in the image, so that the workers decode
+//! once. A batch is ordered by the place of the contents in the image, so that the workers decode
 //! each frame about once, whatever the order of names; then hard links are made and the
 //! attributes of directories set that are complete. Memory is one batch, the frame cache of the
 //! image, and one path for each inode that has names still to come.
@@ -149,7 +149,7 @@ pub struct ExtractReport {
     pub files: u64,
     /// Bytes of their contents, holes included.
     pub file_bytes: u64,
-    /// Bytes written; less by holes and zeroes.
+    /// Bytes written; less by holes.
     pub written_bytes: u64,
     /// Symbolic links made.
     pub symlinks: u64,

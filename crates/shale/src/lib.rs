@@ -2,9 +2,8 @@
 //!
 //! [`create()`] makes an image that is verified before it gets its name; [`check()`] finds all that
 //! is wrong with one; [`extract()`] brings files out, never outside of their directory; [`info()`]
-//! and
-//! [`dump()`] tell what an image is made of; [`listing`] finds paths in it. Whoever only reads can
-//! use the reader, re-exported as [`read`].
+//! and [`dump()`] tell what an image is made of; [`listing`] finds paths in it. Whoever only reads
+//! can use the reader, re-exported as [`read`].
 //!
 //! This crate knows no kernel mount, no terminal and no environment variables: what happens is
 //! told through [`Progress`], and [`Cancel`] ends it.

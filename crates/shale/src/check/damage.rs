@@ -160,6 +160,8 @@ fn snapshot_paths(
     let entry_pages = TablePages::new(store, &snapshot.entries)?;
     let mut entry_rows = open(&entry_pages, &snapshot.entries, &entries::SCHEMA)?;
     let mut far_rows = open(&entry_pages, &snapshot.entries, &entries::SCHEMA)?;
+    // Hits mostly come many to a directory, and its path is not cheap.
+    let mut prefix: Option<(u64, Vec<u8>)> = None;
     for directory in 0..snapshot.directories.row_count.saturating_sub(1) {
         if context.check_cancel().is_err() {
             return Ok(());
@@ -173,7 +175,11 @@ fn snapshot_paths(
             if found.paths.len() >= DAMAGED_PATH_COUNT_MAX {
                 continue;
             }
-            let mut path = directory_path(&mut directory_rows, &mut far_rows, directory)?;
+            if prefix.as_ref().is_none_or(|(of, _)| *of != directory) {
+                let path = directory_path(&mut directory_rows, &mut far_rows, directory)?;
+                prefix = Some((directory, path));
+            }
+            let mut path = prefix.as_ref().map(|(_, path)| path.clone()).unwrap_or_default();
             path.extend_from_slice(entry_rows.bytes(entries::NAME, row)?);
             found.paths.push(DamagedPath {
                 snapshot: snapshot.name.clone(),

@@ -1,6 +1,8 @@
 //! The shared tables: contents and extents cover their spaces without gap or overlap, frames lie
 //! in their sections and keep within limits and stored bounds, references go down in depth.
 
+use std::collections::HashSet;
+
 use shale_codec::{Codec, Filter};
 use shale_format::limits::{PREFIX_LEN_MAX, SPACE_LEN_MAX};
 use shale_format::schema::{STREAM_HOLE, STREAM_ZERO, contents, extents, frames, references};
@@ -12,6 +14,10 @@ use super::sections::Layout;
 use super::store::{PageFault, TablePages};
 use super::{Checked, Context};
 use crate::error::Error;
+
+/// Frames that a frame and all below it may be, as in the reader. Only hostile images come near it;
+/// without a limit they could make the search take for ever.
+const FRAMES_PER_READ_MAX: usize = 65_536;
 
 /// What later stages need to know of the shared tables.
 pub(super) struct Shared<'a> {
@@ -53,14 +59,14 @@ fn check_contents(
             match previous {
                 // Content 0 is the empty one: rows 0 and 1 both begin at 0.
                 None | Some(0) if row <= 1 => {
-                    expect(PLACE, row, "base", base, base == 0, "0")?;
+                    expect(row, "base", base, base == 0, "0")?;
                 }
                 Some(before) => {
-                    expect(PLACE, row, "base", base, base > before, "above the row before")?;
+                    expect(row, "base", base, base > before, "above the row before")?;
                 }
                 None => {}
             }
-            expect(PLACE, row, "base", base, base <= SPACE_LEN_MAX, "inside content space")?;
+            expect(row, "base", base, base <= SPACE_LEN_MAX, "inside content space")?;
             previous = Some(base);
         }
         Ok(())
@@ -96,14 +102,14 @@ fn check_extents(
         for (at, (&base, &stream)) in bases.iter().zip(streams).enumerate() {
             let row = rows.first_row + at as u64;
             match previous {
-                None => expect(PLACE, row, "base", base, base == 0, "0")?,
+                None => expect(row, "base", base, base == 0, "0")?,
                 Some((before, start)) => {
-                    expect(PLACE, row, "base", base, base > before, "above the row before")?;
+                    expect(row, "base", base, base > before, "above the row before")?;
                     let is_data = start != STREAM_HOLE && start != STREAM_ZERO;
                     if let (true, Some(total)) = (is_data, stream_total) {
                         let end = start.checked_add(base - before);
                         let inside = end.is_some_and(|end| end <= total);
-                        expect(PLACE, row - 1, "stream", start, inside, "inside stream space")?;
+                        expect(row - 1, "stream", start, inside, "inside stream space")?;
                     }
                 }
             }
@@ -148,15 +154,15 @@ fn check_frames(
             let start = columns[frames::PLAIN_START];
             if let Some((row, columns)) = previous.take() {
                 let record = FrameRecord::from_columns(&columns, start)
-                    .map_err(|error| row_fault(PLACE, row, &error))?;
+                    .map_err(|error| row_fault(row, &error))?;
                 check_frame(row, &record, root, layout, &mut stored_end)?;
                 let len_max = bounds.frame_plain_len_max;
                 let len = record.plain_len;
-                expect(PLACE, row, "plain length", len, len <= len_max, "the bound in the root")?;
+                expect(row, "plain length", len, len <= len_max, "the bound in the root")?;
             } else {
-                expect(PLACE, row, "plain start", start, start == 0 || row > 0, "0")?;
+                expect(row, "plain start", start, start == 0 || row > 0, "0")?;
             }
-            expect(PLACE, row, "plain start", start, start <= SPACE_LEN_MAX, "in stream space")?;
+            expect(row, "plain start", start, start <= SPACE_LEN_MAX, "in stream space")?;
             previous = Some((row, columns));
         }
         Ok(())
@@ -177,35 +183,27 @@ fn check_frame(
     layout: &Layout,
     stored_end: &mut u64,
 ) -> Result<(), PageFault> {
-    const PLACE: &str = "table frames";
     let FrameRecord { stored_offset, stored_len, codec, filter, depth, .. } = *record;
     let inside = layout.is_inside(SectionType::Frames, stored_offset, stored_len);
-    expect(PLACE, row, "stored offset", stored_offset, inside, "inside a section of frames")?;
+    expect(row, "stored offset", stored_offset, inside, "inside a section of frames")?;
     // Frames follow each other, so no two can share bytes and their number is bounded.
     let follows = stored_offset >= *stored_end && stored_len > 0;
-    expect(PLACE, row, "stored offset", stored_offset, follows, "behind the frame before")?;
+    expect(row, "stored offset", stored_offset, follows, "behind the frame before")?;
     *stored_end = stored_offset + stored_len;
     let plain_len = record.plain_len;
-    expect(PLACE, row, "plain length", plain_len, plain_len > 0, "above 0")?;
+    expect(row, "plain length", plain_len, plain_len > 0, "above 0")?;
     let known = Codec::from_id(codec).is_some();
-    expect(PLACE, row, "codec", u64::from(codec), known, "a known codec; use a newer shale")?;
+    expect(row, "codec", u64::from(codec), known, "a known codec; use a newer shale")?;
     let known = Filter::from_id(filter).is_some();
-    expect(PLACE, row, "filter", u64::from(filter), known, "a known filter; use a newer shale")?;
+    expect(row, "filter", u64::from(filter), known, "a known filter; use a newer shale")?;
     let bound = root.bounds.depth_max;
-    expect(PLACE, row, "depth", u64::from(depth), depth <= bound, "the bound in the root")?;
+    expect(row, "depth", u64::from(depth), depth <= bound, "the bound in the root")?;
     let count = record.reference_count;
     let bound = u32::from(root.bounds.reference_count_max);
-    expect(
-        PLACE,
-        row,
-        "reference count",
-        u64::from(count),
-        count <= bound,
-        "the bound in the root",
-    )?;
+    expect(row, "reference count", u64::from(count), count <= bound, "the bound in the root")?;
     let end = record.reference_first.checked_add(u64::from(count));
     let inside = count == 0 || end.is_some_and(|end| end <= root.references.row_count);
-    expect(PLACE, row, "first reference", record.reference_first, inside, "in the table")
+    expect(row, "first reference", record.reference_first, inside, "in the table")
 }
 
 /// References name frames that exist; then, frame by frame, that depth goes down and that no read
@@ -222,7 +220,7 @@ fn check_references(
         for (at, &frame) in rows.integers[references::FRAME].iter().enumerate() {
             let row = rows.first_row + at as u64;
             let known = frame_count.is_none_or(|count| frame < count);
-            expect(PLACE, row, "frame", frame, known, "a frame of the image")?;
+            expect(row, "frame", frame, known, "a frame of the image")?;
         }
         Ok(())
     };
@@ -275,9 +273,8 @@ fn check_cost(
         return Ok(());
     }
     let mut prefix_len = 0u64;
-    // Everything below, each frame once: at most 16 + 16^2 + ..., but depths are checked first
-    // and the cost is cut off where it passes the bound.
-    let mut seen = vec![frame];
+    // Everything below, each frame once.
+    let mut seen = HashSet::from([frame]);
     let mut cost = record.plain_len;
     let mut open = vec![(record, true)];
     while let Some((at, is_own)) = open.pop() {
@@ -293,9 +290,13 @@ fn check_cost(
             if is_own {
                 prefix_len += below.plain_len;
             }
-            if !seen.contains(&reference) {
-                seen.push(reference);
-                cost += below.plain_len;
+            if seen.insert(reference) {
+                if seen.len() > FRAMES_PER_READ_MAX {
+                    return Err(PageFault(format!(
+                        "reading it decodes more than {FRAMES_PER_READ_MAX} frames"
+                    )));
+                }
+                cost = cost.saturating_add(below.plain_len);
                 if cost > root.bounds.read_bytes_max {
                     return Err(PageFault(format!(
                         "reading it decodes {cost} bytes or more, the bound in the root is {}",
@@ -324,7 +325,6 @@ pub(super) fn record(cursor: &mut Rowwise<'_, '_>, frame: u64) -> Result<FrameRe
 
 /// Refuses a value.
 pub(super) fn expect(
-    place: &str,
     row: u64,
     field: &str,
     found: u64,
@@ -334,10 +334,9 @@ pub(super) fn expect(
     if is_right {
         return Ok(());
     }
-    let _ = place;
     Err(PageFault(format!("row {row}: {field} is {found}, allowed is {allowed}")))
 }
 
-fn row_fault(_place: &str, row: u64, error: &FormatError) -> PageFault {
+fn row_fault(row: u64, error: &FormatError) -> PageFault {
     PageFault(format!("row {row}: {error}"))
 }

@@ -1,9 +1,9 @@
 //! Contents, and everything else that is not a directory, by several threads.
 //!
-//! Items are sorted by content, which is the order of the image, and taken in that order a few at
-//! a time, so that all threads work near each other and find each other's frames in the cache.
-//! Long files are written in parts; whoever comes first makes the file, and whoever ends last
-//! gives it its attributes.
+//! Items are ordered so that each frame is decoded about once and directories are still filled one
+//! after the other (see [`order`]), and taken in pieces of one directory, so that threads do not
+//! wait for each other at its lock. Long files are written in parts; whoever comes first makes the
+//! file, and whoever ends last gives it its attributes.
 
 use std::fs::File;
 use std::io;
@@ -25,13 +25,25 @@ use super::{Context, ExtractReport, Overwrite, ProblemKind, kind_name};
 use crate::error::Error;
 use crate::threads::thread_count;
 
-/// Items that a worker takes at once.
-const ITEMS_TAKEN: usize = 16;
+/// Items that a worker takes at once; fewer where the directory changes or they are long.
+const PIECE_ITEMS_MAX: usize = 128;
+/// Items below which a change of directory does not end what a worker takes at once.
+const PIECE_ITEMS_MIN: usize = 16;
+/// Bytes of content that a worker takes at once.
+const PIECE_BYTES_MAX: u64 = 4 << 20;
+/// Contents this near each other likely share a frame or lie in neighbours.
+const NEAR: u64 = 256;
+/// Bytes of a run, see [`order`]: a small part of the frame cache.
+const RUN_BYTES_MAX: u64 = 16 << 20;
+/// What runs of zeroes are written from, a block at a time.
+static ZEROES: [u8; 256 << 10] = [0; 256 << 10];
 
 /// Something to be made, or a part of a long file.
 pub(super) struct Item {
-    /// Content id, by which items are sorted; 0 for all that has no content.
+    /// Content id; 0 for all that has no content.
     pub(super) content: u64,
+    /// Bytes of content, of the part if it is one.
+    pub(super) len: u64,
     pub(super) inode: u64,
     /// Index in [`Batch::directories`].
     pub(super) directory: usize,
@@ -63,15 +75,16 @@ impl Large {
 /// Makes all items of a batch and empties it.
 pub(super) fn extract(context: &Context<'_>, batch: &mut Batch) -> Result<(), Error> {
     let mut items = std::mem::take(&mut batch.items);
-    items.sort_by_key(|item| (item.content, item.part.as_ref().map(|(_, range)| range.start)));
+    order(&mut items);
     let shared = Shared {
         context,
         batch,
+        pieces: pieces(&items),
         items: &items,
         next: AtomicUsize::new(0),
         stop: AtomicBool::new(false),
     };
-    let threads = thread_count(context.options.threads).min(items.len().max(1));
+    let threads = thread_count(context.options.threads).min(shared.pieces.len().max(1));
     let results: Vec<Result<(), Error>> = std::thread::scope(|scope| {
         let workers: Vec<_> =
             (0..threads).map(|_| scope.spawn(|| Worker::new(&shared).run())).collect();
@@ -98,10 +111,63 @@ pub(super) fn extract(context: &Context<'_>, batch: &mut Batch) -> Result<(), Er
     cancelled
 }
 
+/// Orders items, given in the order of the walk, for decoding and for writing alike.
+///
+/// The walk is cut into runs of items whose contents lie near each other, and the runs are sorted
+/// by where they begin in the image. Without duplicates this is the order of the walk. In many
+/// versions of a tree, the runs of all versions that hold the same contents come together, so that
+/// these are decoded once; sorting single items by content would do that, too, but fill all
+/// directories at the same time, a file here and a file there, which costs a file system dearly.
+fn order(items: &mut Vec<Item>) {
+    let mut keys: Vec<u64> = Vec::with_capacity(items.len());
+    let mut run = None;
+    let (mut last, mut run_bytes) = (0u64, 0u64);
+    for item in items.iter() {
+        if item.len > 0 {
+            let goes_on = run.is_some()
+                && item.content.abs_diff(last) <= NEAR
+                && run_bytes.saturating_add(item.len) <= RUN_BYTES_MAX;
+            if !goes_on {
+                run = Some(item.content);
+                run_bytes = 0;
+            }
+            run_bytes = run_bytes.saturating_add(item.len);
+            last = item.content;
+        }
+        // What has no content goes along with its neighbours.
+        keys.push(run.unwrap_or(0));
+    }
+    let mut keyed: Vec<(u64, Item)> = keys.into_iter().zip(items.drain(..)).collect();
+    keyed.sort_by_key(|(key, _)| *key);
+    items.extend(keyed.into_iter().map(|(_, item)| item));
+}
+
+/// What workers take: consecutive items, if possible of one directory.
+fn pieces(items: &[Item]) -> Vec<Range<usize>> {
+    let mut pieces = Vec::new();
+    let (mut start, mut bytes) = (0, 0u64);
+    for (at, item) in items.iter().enumerate() {
+        let moves = at > start && items[at - 1].directory != item.directory;
+        let is_full = at - start >= PIECE_ITEMS_MAX
+            || (at > start && bytes.saturating_add(item.len) > PIECE_BYTES_MAX)
+            || (moves && at - start >= PIECE_ITEMS_MIN);
+        if is_full {
+            pieces.push(start..at);
+            (start, bytes) = (at, 0);
+        }
+        bytes = bytes.saturating_add(item.len);
+    }
+    if start < items.len() {
+        pieces.push(start..items.len());
+    }
+    pieces
+}
+
 struct Shared<'a> {
     context: &'a Context<'a>,
     batch: &'a Batch,
     items: &'a [Item],
+    pieces: Vec<Range<usize>>,
     next: AtomicUsize,
     stop: AtomicBool,
 }
@@ -157,15 +223,11 @@ impl<'a> Worker<'a> {
     }
 
     fn run_items(&mut self) -> Result<(), Error> {
-        let items = self.shared.items;
+        let shared = self.shared;
         loop {
-            let first = self.shared.next.fetch_add(ITEMS_TAKEN, Ordering::Relaxed);
-            let Some(taken) = items.get(first..items.len().min(first + ITEMS_TAKEN)) else {
-                return Ok(());
-            };
-            if taken.is_empty() {
-                return Ok(());
-            }
+            let next = shared.next.fetch_add(1, Ordering::Relaxed);
+            let Some(piece) = shared.pieces.get(next) else { return Ok(()) };
+            let taken = shared.items.get(piece.clone()).unwrap_or_default();
             for item in taken {
                 self.context.options.cancel.check()?;
                 if self.shared.stop.load(Ordering::Relaxed) {
@@ -349,8 +411,7 @@ impl<'a> Worker<'a> {
         result.or_else(|error| self.problem(item, ProblemKind::NotMade("set the length of", error)))
     }
 
-    /// Writes a range of the content; holes and zeroes are left out. Returns the end of what was
-    /// written.
+    /// Writes a range of the content; holes are left out. Returns the end of what was written.
     fn write(
         &mut self,
         item: &Item,
@@ -382,11 +443,18 @@ impl<'a> Worker<'a> {
                 PieceKind::Hole => continue,
                 // Data in the source, so data in the copy: not a hole.
                 PieceKind::Zero => {
-                    if let Err(error) = write_zeroes(file, piece.offset, piece.len) {
-                        self.problem(item, ProblemKind::NotMade("write", error))?;
-                        return Ok(end);
+                    let stop = piece.offset.saturating_add(piece.len);
+                    let mut at = piece.offset;
+                    while at < stop {
+                        self.context.options.cancel.check()?;
+                        let block = &ZEROES[..(stop - at).min(ZEROES.len() as u64) as usize];
+                        if let Err(error) = file.write_all_at(block, at) {
+                            self.problem(item, ProblemKind::NotMade("write", error))?;
+                            return Ok(end);
+                        }
+                        at += block.len() as u64;
                     }
-                    end = piece.offset + piece.len;
+                    end = stop;
                     self.report.written_bytes += piece.len;
                     continue;
                 }
@@ -528,14 +596,79 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Writes a run of zeroes as data.
-fn write_zeroes(file: &File, mut offset: u64, mut len: u64) -> std::io::Result<()> {
-    static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
-    while len > 0 {
-        let block = &ZEROES[..len.min(ZEROES.len() as u64) as usize];
-        file.write_all_at(block, offset)?;
-        offset += block.len() as u64;
-        len -= block.len() as u64;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(content: u64, len: u64, directory: usize) -> Item {
+        Item { content, len, inode: 0, directory, name: Box::default(), part: None }
     }
-    Ok(())
+
+    fn ordered(items: &[(u64, u64, usize)]) -> Vec<(u64, usize)> {
+        let mut items: Vec<Item> = items.iter().map(|&(c, l, d)| item(c, l, d)).collect();
+        order(&mut items);
+        items.iter().map(|item| (item.content, item.directory)).collect()
+    }
+
+    #[test]
+    fn without_duplicates_the_walk_is_kept() {
+        let walk: Vec<(u64, u64, usize)> =
+            (0..5000).map(|n| (n as u64 + 1, 100_000, n / 7)).collect();
+        let kept: Vec<(u64, usize)> = walk.iter().map(|&(c, _, d)| (c, d)).collect();
+        assert_eq!(ordered(&walk), kept);
+    }
+
+    #[test]
+    fn versions_of_the_same_contents_come_together_directory_by_directory() {
+        // Two directories of 20 MiB in three versions; the second version has one file of its own.
+        let mib = 1 << 20;
+        let mut walk = Vec::new();
+        for version in 0..3 {
+            for half in 0..2 {
+                for n in 0..20 {
+                    let content = match (version, n) {
+                        (1, 5) => 90_000 + half,
+                        _ => 1 + half * 1000 + n,
+                    };
+                    walk.push((content, mib, (version * 2 + half) as usize));
+                }
+            }
+        }
+        let ordered = ordered(&walk);
+        let place = |content: u64| {
+            let at = ordered.iter().enumerate().filter(|(_, (c, _))| *c == content);
+            let at: Vec<usize> = at.map(|(at, _)| at).collect();
+            (at[0], at[at.len() - 1])
+        };
+        // All versions of a content lie within what the cache holds, not a whole tree apart.
+        for content in (1..=20).chain(1001..=1020) {
+            let (first, last) = place(content);
+            assert!(last - first < 60, "content {content}: {first} to {last}");
+        }
+        let changes = ordered.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+        assert!(changes < 24, "{changes} changes of directory for {} files", walk.len());
+        let mut all: Vec<_> = ordered.clone();
+        let mut expected: Vec<_> = walk.iter().map(|&(c, _, d)| (c, d)).collect();
+        all.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(all, expected, "nothing is lost");
+    }
+
+    #[test]
+    fn pieces_cover_everything_and_keep_to_directories() {
+        let items: Vec<Item> = (0..1000)
+            .map(|n| item(n, if n == 500 { 50 << 20 } else { 10 }, n as usize / 40))
+            .collect();
+        let pieces = pieces(&items);
+        let mut next = 0;
+        for piece in &pieces {
+            assert_eq!(piece.start, next);
+            assert!(piece.len() <= PIECE_ITEMS_MAX);
+            let directories = items[piece.start].directory..items[piece.end - 1].directory;
+            assert!(directories.len() <= 1, "{piece:?}");
+            next = piece.end;
+        }
+        assert_eq!(next, items.len());
+        assert!(super::pieces(&[]).is_empty());
+    }
 }

@@ -4,6 +4,7 @@
 //! that are not on that way any more are complete and get their attributes, deepest first.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode};
@@ -202,7 +203,10 @@ impl Walk<'_> {
         let is_file = attributes.kind == InodeKind::File;
         let len = if is_file { attributes.size } else { 0 };
         let content = if is_file { attributes.payload } else { 0 };
-        let item = |part| Item { content, inode, directory, name: name.into(), part };
+        let item = |part: Option<(usize, Range<u64>)>| {
+            let len = part.as_ref().map_or(len, |(_, range)| range.end - range.start);
+            Item { content, len, inode, directory, name: name.into(), part }
+        };
         self.batch.bytes = self.batch.bytes.saturating_add(len);
         if len <= PART_LEN {
             return self.batch.items.push(item(None));
