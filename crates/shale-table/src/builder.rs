@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Rows of a data page unless [`TableBuilder::with_page_rows`] says otherwise.
-pub const PAGE_ROWS_DEFAULT: usize = 4096;
+pub const PAGE_ROWS_DEFAULT: usize = 16_384;
 
 /// References of an index page unless [`TableBuilder::with_index_rows`] says otherwise.
 pub const INDEX_ROWS_DEFAULT: usize = 512;

@@ -136,11 +136,19 @@ impl<'o> Emitter<'o> {
     }
 }
 
-/// Puts table pages into sections and counts them.
+/// Codec of a page that needs its table's dictionary: a number of page references only.
+const PAGE_WITH_DICTIONARY: u8 = 2;
+
+/// Puts table pages into sections and counts them. The first page of a table serves the others as
+/// dictionary: it is known while they are written, it costs nothing, and pages of one table are
+/// alike. A reader of one page so reads at most one more, once.
 pub(crate) struct Pages<'e, 'o> {
     pub(crate) emitter: &'e mut Emitter<'o>,
     encoder: Encoder,
     stored: Vec<u8>,
+    /// The first page of the table that is being written: the dictionary of its others.
+    dictionary: Option<(PageRef, Vec<u8>)>,
+    dictionary_used: bool,
     pages: u64,
     plain_bytes: u64,
     stored_bytes: u64,
@@ -155,10 +163,18 @@ impl<'e, 'o> Pages<'e, 'o> {
             emitter,
             encoder: encoder(settings)?,
             stored: Vec::new(),
+            dictionary: None,
+            dictionary_used: false,
             pages: 0,
             plain_bytes: 0,
             stored_bytes: 0,
         })
+    }
+
+    /// Ends a table: forgets its dictionary, and returns it if a page needs it.
+    pub(crate) fn take_dictionary(&mut self) -> Option<PageRef> {
+        let used = std::mem::take(&mut self.dictionary_used);
+        self.dictionary.take().map(|(page, _)| page).filter(|_| used)
     }
 
     /// What was put since the last call.
@@ -178,22 +194,29 @@ impl PageSink for Pages<'_, '_> {
 
     fn put(&mut self, plain: &[u8]) -> Result<PageRef, WriteError> {
         self.stored.clear();
-        self.encoder.encode(&[], plain, &mut self.stored).map_err(codec_error)?;
+        let prefix = self.dictionary.as_ref().map_or(&[][..], |(_, bytes)| bytes);
+        self.encoder.encode(prefix, plain, &mut self.stored).map_err(codec_error)?;
         let (codec, stored) = if self.stored.len() < plain.len() {
-            (Codec::Zstd.id(), self.stored.as_slice())
+            let codec = if prefix.is_empty() { Codec::Zstd.id() } else { PAGE_WITH_DICTIONARY };
+            self.dictionary_used |= codec == PAGE_WITH_DICTIONARY;
+            (codec, self.stored.as_slice())
         } else {
             (Codec::Stored.id(), plain)
         };
         self.pages += 1;
         self.plain_bytes += plain.len() as u64;
         self.stored_bytes += stored.len() as u64;
-        Ok(PageRef {
+        let page = PageRef {
             checksum: xxh3_64(stored),
             stored_len: stored.len() as u32,
             plain_len: plain.len() as u32,
             codec,
             offset: self.emitter.add(SectionType::Pages, stored)?,
-        })
+        };
+        if self.dictionary.is_none() {
+            self.dictionary = Some((page, plain.to_vec()));
+        }
+        Ok(page)
     }
 }
 

@@ -187,7 +187,8 @@ fn table(
     let mut writer = Writer { builder: TableBuilder::new(schema), pages };
     fill(&mut writer)?;
     let Writer { builder, pages } = writer;
-    let root = builder.finish(pages)?;
+    let mut root = builder.finish(pages)?;
+    root.dictionary = pages.take_dictionary().unwrap_or_default();
     counts.push(pages.take_counts(schema.name, root.row_count));
     Ok(root)
 }

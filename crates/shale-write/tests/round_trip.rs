@@ -106,7 +106,9 @@ fn wide_directories_span_pages() {
     assert_same(dir.path(), &tree);
     assert_eq!((report.entries.symlinks, report.entries.files), (2000, 18_000));
     let entries = report.tables.iter().find(|table| table.name == "entries").unwrap();
-    assert!(entries.pages > 4, "{entries:?}");
+    assert!(entries.pages > 2, "{entries:?}");
+    // The first page helps to store the others, and everything above was read through it.
+    assert_ne!(tree.snapshot().entries.dictionary, Default::default());
 }
 
 #[test]
