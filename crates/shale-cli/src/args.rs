@@ -242,24 +242,58 @@ impl Digits {
     }
 }
 
+/// How the kernel sees an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ViewChoice {
+    /// Through FUSE: every request comes to the driver. Works for everyone.
+    Fuse,
+    /// Through the kernel's own EROFS, over a virtual image that the driver serves. Root only.
+    Kernel,
+    /// The kernel's where it is possible, else FUSE.
+    Auto,
+}
+
+impl ViewChoice {
+    /// The name of each.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fuse => "fuse",
+            Self::Kernel => "kernel",
+            Self::Auto => "auto",
+        }
+    }
+
+    /// The one with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Fuse, Self::Kernel, Self::Auto].into_iter().find(|view| view.name() == name)
+    }
+}
+
 /// `shale mount`.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "shale mount [OPTIONS] IMAGE DIR\n       shale mount [OPTIONS] IMAGE=DIR..."
+)]
 pub struct Mount {
-    /// The image.
-    pub image: PathBuf,
-    /// The directory to mount it on.
-    pub dir: PathBuf,
+    /// The image and the directory to mount it on; or several of them, IMAGE=DIR each, served by
+    /// one process with one cache.
+    #[arg(required = true, value_name = "IMAGE DIR")]
+    pub what: Vec<OsString>,
     /// Stay in the foreground until unmounted.
     #[arg(short, long)]
     pub foreground: bool,
     /// Options, separated by commas: allow_other, auto_unmount, dev, suid, noexec, uid=, gid=,
-    /// threads=, cache=, offset=, snapshot=, subdir=, and those of mount(8) that change nothing.
+    /// threads=, cache=, prefetch=, idle=, metrics=, offset=, snapshot=, subdir=, view=, and those of
+    /// mount(8) that change nothing.
     #[arg(short = 'o')]
     pub options: Vec<OsString>,
     /// Threads that answer and decode; 0 is as many as there are processors.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
-    /// Memory for decoded frames, such as 512M.
+    /// How the kernel sees the image; `fuse` without.
+    #[arg(long, value_enum)]
+    pub view: Option<ViewChoice>,
+    /// Memory for decoded frames, such as 512M; an eighth of the machine's without.
     #[arg(long, value_parser = size::parse)]
     pub cache: Option<u64>,
     /// Where the image begins in its file: bytes, or `auto`.

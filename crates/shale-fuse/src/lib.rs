@@ -23,6 +23,8 @@ pub mod options;
 mod log;
 /// Counts and latencies per operation.
 pub mod statistics;
+/// The counters as monitoring programs read them.
+mod prometheus;
 /// Requests answered from a view, whatever carries them.
 mod driver;
 /// Carriers of requests between kernel and driver.
@@ -33,8 +35,9 @@ mod mount;
 mod unmount;
 
 pub use error::MountError;
-pub use mount::{Mounted, Unmounter, mount};
+pub use mount::{Mounted, StatisticsSource, Unmounter, mount};
 pub use options::Options;
+pub use prometheus::prometheus;
 pub use statistics::{Snapshot as StatisticsSnapshot, read_statistics};
 pub use subtree::Subtree;
 pub use transport::Negotiated;

@@ -17,6 +17,8 @@ mod watch;
 pub(crate) mod table;
 /// Longer read-ahead.
 mod read_ahead;
+/// Memory given back while nobody asks.
+mod idle;
 
 use crate::driver::Driver;
 use crate::error::MountError;
@@ -92,7 +94,8 @@ pub fn mount(
             life.end(result);
         })
     };
-    match server {
+    match server.and_then(|server| idle::watch(&life, &driver, options.idle_after).map(|()| server))
+    {
         Ok(server) => Ok(Mounted { life, driver, negotiated, server: Some(server) }),
         Err(error) => {
             let _ = life.unmount(true);
@@ -123,6 +126,14 @@ impl Mounted {
     /// The counters as they stand.
     pub fn statistics(&self) -> Snapshot {
         self.driver.statistics.snapshot(self.driver.counters())
+    }
+
+    /// The counters as they will stand whenever it is asked, also after the end.
+    pub fn statistics_source(&self) -> StatisticsSource {
+        StatisticsSource {
+            driver: Arc::clone(&self.driver),
+            mount_point: self.mount_point().into(),
+        }
     }
 
     /// A handle for another thread, such as one that waits for signals.
@@ -166,6 +177,25 @@ impl Drop for Mounted {
             // Files still open elsewhere keep the threads busy; they must not hold up this one.
             self.life.wait_for_end(DROP_PATIENCE);
         }
+    }
+}
+
+/// Where the counters of one mount can be read.
+#[derive(Clone)]
+pub struct StatisticsSource {
+    driver: Arc<Driver>,
+    mount_point: PathBuf,
+}
+
+impl StatisticsSource {
+    /// The counters as they stand.
+    pub fn snapshot(&self) -> Snapshot {
+        self.driver.statistics.snapshot(self.driver.counters())
+    }
+
+    /// Where it is mounted.
+    pub fn mount_point(&self) -> &Path {
+        &self.mount_point
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Receives one line for each failed request worth telling, without a line end.
 pub type LineSink = Arc<dyn Fn(&str) + Send + Sync>;
@@ -31,6 +32,8 @@ pub struct Options {
     /// Threads that answer requests, which are also the threads that decode; 0: as many as there
     /// are processors, at least two.
     pub thread_count: usize,
+    /// Memory is given back after this long without a request, and again after each such time.
+    pub idle_after: Duration,
     /// Where lines about failed requests go; standard error by default.
     pub log: LineSink,
 }
@@ -47,6 +50,7 @@ impl Default for Options {
             uid: None,
             gid: None,
             thread_count: 0,
+            idle_after: Duration::from_secs(30),
             log: Arc::new(|line| eprintln!("{line}")),
         }
     }
@@ -64,6 +68,7 @@ impl fmt::Debug for Options {
             .field("uid", &self.uid)
             .field("gid", &self.gid)
             .field("thread_count", &self.thread_count)
+            .field("idle_after", &self.idle_after)
             .finish_non_exhaustive()
     }
 }

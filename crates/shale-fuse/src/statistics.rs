@@ -137,6 +137,13 @@ impl Statistics {
         }
     }
 
+    /// Requests answered so far, of every kind.
+    pub(crate) fn request_count(&self) -> u64 {
+        let answered = Operation::ALL.iter().filter(|&&o| o != Operation::Forget);
+        let counters = answered.map(|&operation| &self.operations[operation as usize]);
+        counters.flat_map(|c| &c.buckets).map(|bucket| bucket.load(Relaxed)).sum()
+    }
+
     /// Counts what needs no answer and no time.
     pub(crate) fn count(&self, operation: Operation, count: u64) {
         self.operations[operation as usize].buckets[0].fetch_add(count, Relaxed);

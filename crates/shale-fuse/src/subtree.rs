@@ -105,6 +105,14 @@ impl View for Subtree {
         self.view.layout(self.swap(inode))
     }
 
+    fn content_key(&self, inode: u64) -> Result<u64, ViewError> {
+        self.view.content_key(self.swap(inode))
+    }
+
+    fn rest(&self) {
+        self.view.rest();
+    }
+
     fn counters(&self) -> Vec<(&'static str, u64)> {
         self.view.counters()
     }

@@ -5,7 +5,7 @@
 //! source, so that the driver can say which.
 
 use crate::view::{Attributes, Entry, Seek, Time, Totals, View, ViewError, XattrUse};
-use shale_read::{Fault, InodeKind, Kind, PieceKind, ReadError, Timestamp, Tree};
+use shale_read::{Category, Codec, Fault, InodeKind, Kind, PieceKind, ReadError, Timestamp, Tree};
 use std::fmt::Write;
 
 /// Pages of extended attributes that are looked through before a mount.
@@ -94,6 +94,25 @@ fn to_view(tree: &Tree, found: &shale_read::Attributes) -> Result<Attributes, Vi
         mtime: time(found.mtime),
         ctime: or_mtime(shale_read::TIME_CTIME, found.ctime),
     })
+}
+
+/// What a line of a layout says of a frame: how it is stored, what it is taken for and which frames
+/// have to be decoded first.
+fn frame_text(tree: &Tree, frame: u64) -> Result<String, ViewError> {
+    let record = tree.image().frame_record(frame)?;
+    let mut text = format!(
+        " stored {} of {} codec {} category {}",
+        record.stored_len,
+        record.plain_len,
+        Codec::from_id(record.codec).map_or_else(|| record.codec.to_string(), |c| c.to_string()),
+        format!("{:?}", Category::from_id(record.category)).to_lowercase(),
+    );
+    let references = tree.image().references(&record)?;
+    if !references.frames().is_empty() {
+        let list: Vec<String> = references.frames().iter().map(u64::to_string).collect();
+        let _ = write!(text, " references {}", list.join(","));
+    }
+    Ok(text)
 }
 
 impl View for Tree {
@@ -186,7 +205,7 @@ impl View for Tree {
             let _ = write!(out, "{} {} ", piece.offset, piece.len);
             let _ = match piece.kind {
                 PieceKind::Frame { frame, frame_offset } => {
-                    writeln!(out, "frame {frame} offset {frame_offset}")
+                    writeln!(out, "frame {frame} offset {frame_offset}{}", frame_text(self, frame)?)
                 }
                 PieceKind::Hole => writeln!(out, "hole"),
                 PieceKind::Zero => writeln!(out, "zero"),
@@ -196,6 +215,14 @@ impl View for Tree {
             let _ = writeln!(out, "and {more} more");
         }
         Ok(Some(out))
+    }
+
+    fn content_key(&self, inode: u64) -> Result<u64, ViewError> {
+        Ok(Tree::attributes(self, inode)?.content().unwrap_or(u64::MAX))
+    }
+
+    fn rest(&self) {
+        self.image().clear_caches();
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

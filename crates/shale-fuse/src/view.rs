@@ -167,6 +167,15 @@ pub trait View: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Equal for files whose bytes are equal, as far as the view knows: the kernel view lets them
+    /// share their pages. In the order in which files are best read.
+    fn content_key(&self, inode: u64) -> Result<u64, ViewError> {
+        Ok(inode)
+    }
+
+    /// Gives memory back that is held only to be faster; called when nobody has asked for long.
+    fn rest(&self) {}
+
     /// Counters of the layers below, by name, to be shown with the driver's statistics.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

@@ -4,9 +4,15 @@
 //! while a frame is decoded. A failed decode is not kept: the next reader tries again. The cache
 //! holds `Arc`s, so a frame in use stays in memory when it is evicted, and only until its readers
 //! are done.
+//!
+//! A large scan does not drive out what is used again and again. A frame of many small files is
+//! asked for many times while the scan passes, which says nothing about later; so it counts as
+//! used again only if it is asked for after other frames have come in since.
 
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -25,6 +31,9 @@ const FRAME_LEN_GUESS: u64 = 128 << 10;
 /// A shard holds at least this much, so that the largest frame the format allows fits in one.
 const SHARD_BYTES_MIN: u64 = 128 << 20;
 const SHARDS_MAX: u64 = 8;
+/// Frames that come in before a frame that is asked for again counts as used again: more than a
+/// scan and its prefetch are busy with at once.
+const PASSING_FRAMES_MAX: u64 = 48;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameKey {
@@ -40,18 +49,42 @@ impl Hash for FrameKey {
     }
 }
 
+/// A frame in the cache.
+struct Held {
+    bytes: FrameBytes,
+    /// The cache's clock when it came in, or was first used if it was decoded ahead.
+    since: AtomicU64,
+    /// Set while it was decoded ahead of any reader and no reader has used it yet.
+    unused: AtomicBool,
+    counters: Arc<Counters>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if *self.unused.get_mut() {
+            add(&self.counters.prefetch_wasted, 1);
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct FrameWeight;
 
-impl Weighter<FrameKey, FrameBytes> for FrameWeight {
-    fn weight(&self, _: &FrameKey, bytes: &FrameBytes) -> u64 {
-        bytes.capacity() as u64 + ENTRY_OVERHEAD_LEN
+impl Weighter<FrameKey, Arc<Held>> for FrameWeight {
+    fn weight(&self, _: &FrameKey, held: &Arc<Held>) -> u64 {
+        weight(&held.bytes)
     }
+}
+
+fn weight(bytes: &FrameBytes) -> u64 {
+    bytes.capacity() as u64 + ENTRY_OVERHEAD_LEN
 }
 
 /// The cache. One per process is usual: give it to every [`crate::Options`].
 pub struct FrameCache {
-    frames: Cache<FrameKey, FrameBytes, FrameWeight>,
+    frames: Cache<FrameKey, Arc<Held>, FrameWeight>,
+    /// Counts frames that came in.
+    clock: AtomicU64,
     /// The last frame that was too large to be kept: without it, reading such a frame piece by
     /// piece would decode it once a piece.
     oversize: Mutex<Option<(FrameKey, FrameBytes)>>,
@@ -81,7 +114,12 @@ impl FrameCache {
             // Only a missing option makes this fail, and none is.
             Err(_) => Cache::with_weighter(frames_guess as usize, bytes_max, FrameWeight),
         };
-        Arc::new(Self { frames, oversize: Mutex::default(), decoders: Arc::default() })
+        Arc::new(Self {
+            frames,
+            clock: AtomicU64::new(0),
+            oversize: Mutex::default(),
+            decoders: Arc::default(),
+        })
     }
 
     /// The bound it was made with or last set to.
@@ -123,22 +161,52 @@ impl FrameCache {
 
     /// The frame, if it is here now; does not wait.
     pub(crate) fn get(&self, key: FrameKey, counters: &Counters) -> Option<FrameBytes> {
-        let found = self.frames.get(&key).or_else(|| self.get_oversize(key))?;
+        // Looking does not count as use; see below.
+        let found = match self.frames.peek(&key) {
+            Some(held) => self.used(key, &held, counters),
+            None => self.get_oversize(key)?,
+        };
         add(&counters.frame_hits, 1);
         Some(found)
+    }
+
+    /// Whether the frame is here, or being decoded. Does not count as use.
+    pub(crate) fn contains(&self, key: FrameKey) -> bool {
+        self.frames.contains_key(&key)
+    }
+
+    /// What a reader's use of a frame means for the frame.
+    fn used(&self, key: FrameKey, held: &Held, counters: &Counters) -> FrameBytes {
+        let now = self.clock.load(Relaxed);
+        if held.unused.load(Relaxed) && held.unused.swap(false, Relaxed) {
+            add(&counters.prefetch_used, 1);
+            held.since.store(now, Relaxed);
+        }
+        // In a small cache a scan is busy with fewer frames, or nothing would ever count.
+        let passing = PASSING_FRAMES_MAX.min(self.frames.len() as u64 / 4);
+        if now.saturating_sub(held.since.load(Relaxed)) > passing {
+            let _ = self.frames.get(&key);
+        }
+        Arc::clone(&held.bytes)
     }
 
     /// The frame from here, from the reader that is decoding it now, or by `decode`.
     pub(crate) fn get_or_decode(
         &self,
         key: FrameKey,
-        counters: &Counters,
+        counters: &Arc<Counters>,
         decode: impl FnOnce() -> Result<FrameBytes, ReadError>,
     ) -> Result<FrameBytes, ReadError> {
+        if let Some(bytes) = self.get(key, counters) {
+            return Ok(bytes);
+        }
         let guard = match self.frames.get_value_or_guard(&key, None) {
-            GuardResult::Value(bytes) => {
+            GuardResult::Value(held) => {
                 add(&counters.frame_hits, 1);
-                return Ok(bytes);
+                if held.unused.swap(false, Relaxed) {
+                    add(&counters.prefetch_used, 1);
+                }
+                return Ok(Arc::clone(&held.bytes));
             }
             GuardResult::Guard(guard) => Some(guard),
             // Not with an endless wait; if ever, decoding twice is right as well.
@@ -151,15 +219,46 @@ impl FrameCache {
         }
         add(&counters.frame_misses, 1);
         let bytes = decode()?;
-        if FrameWeight.weight(&key, &bytes) > self.shard_bytes_max() {
+        if weight(&bytes) > self.shard_bytes_max() {
             // Before the guard goes, so that a reader that finds the guard gone finds this.
             *self.lock_oversize() = Some((key, Arc::clone(&bytes)));
         }
         if let Some(guard) = guard {
             // An error means that the cache was cleared meanwhile; the bytes are as good.
-            let _ = guard.insert(Arc::clone(&bytes));
+            let _ = guard.insert(self.held(Arc::clone(&bytes), counters, false));
         }
         Ok(bytes)
+    }
+
+    /// Decodes the frame unless it is here or someone else is at it; `guessed` says that no reader
+    /// has asked for it. Returns whether it was decoded now.
+    pub(crate) fn decode_ahead(
+        &self,
+        key: FrameKey,
+        counters: &Arc<Counters>,
+        guessed: bool,
+        decode: impl FnOnce() -> Result<FrameBytes, ReadError>,
+    ) -> Result<bool, ReadError> {
+        if self.contains(key) {
+            return Ok(false);
+        }
+        let GuardResult::Guard(guard) = self.frames.get_value_or_guard(&key, Some(Duration::ZERO))
+        else {
+            return Ok(false);
+        };
+        let bytes = decode()?;
+        let _ = guard.insert(self.held(bytes, counters, guessed));
+        Ok(true)
+    }
+
+    fn held(&self, bytes: FrameBytes, counters: &Arc<Counters>, guessed: bool) -> Arc<Held> {
+        let now = self.clock.fetch_add(1, Relaxed);
+        Arc::new(Held {
+            bytes,
+            since: AtomicU64::new(now),
+            unused: AtomicBool::new(guessed),
+            counters: Arc::clone(counters),
+        })
     }
 
     fn get_oversize(&self, key: FrameKey) -> Option<FrameBytes> {

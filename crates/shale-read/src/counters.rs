@@ -48,6 +48,14 @@ counters! {
     frame_hits,
     /// Frames asked for and not found there.
     frame_misses,
+    /// Frames decoded for a reader by another thread, ahead of its getting there.
+    frames_shared,
+    /// Frames decoded because they seemed to be wanted next.
+    frames_prefetched,
+    /// Of those, how many a reader has used.
+    prefetch_used,
+    /// Of those, how many were dropped from the cache before a reader used them.
+    prefetch_wasted,
     /// Table pages read from the source, dictionaries included.
     pages_read,
     /// Table pages asked for and found in the page cache.

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use shale_format::schema::STREAM_HOLE;
 
+use crate::ahead::READ_LEN_MIN;
 use crate::cache::FrameBytes;
 use crate::content::{Piece, PieceKind, Pieces};
 use crate::error::{Expected, Fault, Kind, Place, ReadError, value};
@@ -26,13 +27,26 @@ impl Image {
         offset: u64,
         buf: &mut [u8],
     ) -> Result<usize, ReadError> {
-        let mut filled = 0;
         let range = offset..offset.saturating_add(buf.len() as u64);
-        self.visit_content(content, range, |bytes| {
+        let mut filled = 0;
+        let take = |bytes: &[u8]| {
             buf[filled..filled + bytes.len()].copy_from_slice(bytes);
             filled += bytes.len();
             true
-        })?;
+        };
+        if self.workers.is_some() && range.end - range.start >= READ_LEN_MIN as u64 {
+            // All pieces first, so that others can begin with the later ones. A piece is at least a
+            // byte of the buffer, and usually a frame.
+            let pieces = self.pieces(content, range)?.collect::<Result<Vec<_>, _>>()?;
+            self.share_pieces(&pieces);
+            self.visit_pieces(pieces.into_iter().map(Ok), take)?;
+        } else {
+            self.visit_pieces(self.pieces(content, range)?, take)?;
+        }
+        if self.workers.is_some() && filled > 0 {
+            let content_len = self.content_len(content)?;
+            self.prefetch_after(content, offset, offset + filled as u64, content_len);
+        }
         Ok(filled)
     }
 
@@ -42,12 +56,20 @@ impl Image {
         &self,
         content: u64,
         range: Range<u64>,
+        visit: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), ReadError> {
+        self.visit_pieces(self.pieces(content, range)?, visit)
+    }
+
+    fn visit_pieces(
+        &self,
+        pieces: impl Iterator<Item = Result<Piece, ReadError>>,
         mut visit: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), ReadError> {
         // The frame met last is held: pieces of one frame often follow each other, and the cache
         // may be too small to keep it.
         let mut held: Option<(u64, FrameBytes)> = None;
-        for piece in self.pieces(content, range)? {
+        for piece in pieces {
             let Piece { len, kind, .. } = piece?;
             let PieceKind::Frame { frame, frame_offset } = kind else {
                 if !visit_zeroes(len, &mut visit) {

@@ -20,6 +20,7 @@ use crate::decoders::Context;
 use crate::error::{Expected, Fault, Place, ReadError, contradiction, value};
 use crate::image::Image;
 use crate::stored::check_sum;
+use crate::workers::Workers;
 
 /// Frames that one read may decode; far beyond what honest bounds on bytes allow.
 const FRAMES_PER_READ_MAX: u64 = 65_536;
@@ -45,6 +46,8 @@ struct Work {
     frames: u64,
     /// Frames met during this read: none is decoded twice for it, however small the cache.
     met: HashMap<u64, FrameBytes>,
+    /// A reader waits for this, so others may be asked to help.
+    may_share: bool,
 }
 
 impl Image {
@@ -127,8 +130,24 @@ impl Image {
         let key = FrameKey { image: self.number(), frame };
         match self.cache().get(key, self.counters()) {
             Some(bytes) => Ok(bytes),
-            None => self.frame_of(frame, &self.frame_record(frame)?, &mut Work::default()),
+            None => {
+                let mut work = Work { may_share: true, ..Work::default() };
+                self.frame_of(frame, &self.frame_record(frame)?, &mut work)
+            }
         }
+    }
+
+    /// Decodes a frame into the cache unless it is there or someone is at it; `guessed` says that
+    /// no reader has asked for it. Returns whether it was decoded now. Asks nobody for help.
+    pub(crate) fn decode_ahead(&self, frame: u64, guessed: bool) -> Result<bool, ReadError> {
+        let key = FrameKey { image: self.number(), frame };
+        if self.cache().contains(key) {
+            return Ok(false);
+        }
+        let record = self.frame_record(frame)?;
+        self.cache().decode_ahead(key, self.counters(), guessed, || {
+            self.decode(frame, &record, &mut Work::default())
+        })
     }
 
     /// As [`Image::frame`], but the frame itself is read, decoded and verified whether or not it is
@@ -177,7 +196,10 @@ impl Image {
         self.check_read_bound(work.bytes, work.frames).at(|| format!("frame {frame}"))?;
         let bytes = self
             .reference_bytes(record, work)
-            .and_then(|references| self.decode_with(record, &references))
+            .and_then(|references| {
+                let _decoding = self.workers.as_deref().map(Workers::decoding);
+                self.decode_with(record, &references)
+            })
             .at(|| format!("frame {frame}"))?;
         add(&self.counters().frames_decoded, 1);
         add(&self.counters().plain_bytes_decoded, record.plain_len);
@@ -210,6 +232,9 @@ impl Image {
         if prefix_len > PREFIX_LEN_MAX {
             let expected = Expected::AtMost(PREFIX_LEN_MAX);
             return Err(value("length of all references", prefix_len, expected));
+        }
+        if work.may_share {
+            self.share(records.iter().map(|(frame, record)| (*frame, record.plain_len)));
         }
         records.iter().map(|(frame, record)| self.frame_of(*frame, record, work)).collect()
     }

@@ -4,8 +4,8 @@
 //! all three; no table page is touched. What the tables say is checked when it is read. An image
 //! is immutable once open: bytes appended to its file later are not seen.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use shale_format::schema::{contents, extents, frames, references};
 use shale_format::{Root, SectionHeader, Snapshot, Superblock, Trailer};
@@ -14,10 +14,12 @@ use crate::cache::FrameCache;
 use crate::counters::Counters;
 use crate::error::{Fault, Place, ReadError};
 use crate::pages::{PageStore, TableHandle};
+use crate::prefetch::Prefetch;
 use crate::sections::{self, SectionWalk};
 use crate::source::Source;
 use crate::stored::Stored;
 use crate::tree::Tree;
+use crate::workers::Workers;
 
 /// Where in its source an image begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,6 +59,10 @@ pub struct Options {
     /// image that `shale create` makes comes near the default; a hostile one could otherwise make
     /// one read take hours.
     pub read_bytes_max: u64,
+    /// Threads that decode beside those that read. Without them, nothing is decoded ahead.
+    pub workers: Option<Arc<Workers>>,
+    /// Bytes that are decoded ahead of a reader that goes on from where it was; 0 is none.
+    pub prefetch_bytes_max: u64,
 }
 
 impl Default for Options {
@@ -67,6 +73,8 @@ impl Default for Options {
             cache_bytes_max: 256 << 20,
             page_cache_bytes_max: 64 << 20,
             read_bytes_max: 512 << 20,
+            workers: None,
+            prefetch_bytes_max: 4 << 20,
         }
     }
 }
@@ -94,6 +102,10 @@ pub struct Image {
     cache: Arc<FrameCache>,
     pages: Arc<PageStore>,
     read_bytes_max: u64,
+    /// For jobs that must not keep the image alive.
+    pub(crate) me: Weak<Image>,
+    pub(crate) workers: Option<Arc<Workers>>,
+    pub(crate) prefetch: Prefetch,
     pub(crate) contents: TableHandle,
     pub(crate) extents: TableHandle,
     pub(crate) frames: TableHandle,
@@ -120,12 +132,18 @@ impl Image {
         let table = |root, schema| TableHandle::new(&pages, root, schema);
 
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        Ok(Arc::new(Self {
+        let (contents, extents, frames, references) = (
+            table(root.contents, &contents::SCHEMA),
+            table(root.extents, &extents::SCHEMA),
+            table(root.frames, &frames::SCHEMA),
+            table(root.references, &references::SCHEMA),
+        );
+        Ok(Arc::new_cyclic(|me| Self {
             number: NUMBERS.fetch_add(1, Relaxed),
-            contents: table(root.contents, &contents::SCHEMA),
-            extents: table(root.extents, &extents::SCHEMA),
-            frames: table(root.frames, &frames::SCHEMA),
-            references: table(root.references, &references::SCHEMA),
+            contents,
+            extents,
+            frames,
+            references,
             stored,
             superblock,
             trailer,
@@ -134,6 +152,9 @@ impl Image {
             cache,
             pages,
             read_bytes_max: options.read_bytes_max,
+            me: Weak::clone(me),
+            workers: options.workers,
+            prefetch: Prefetch::new(options.prefetch_bytes_max),
         }))
     }
 
@@ -183,7 +204,7 @@ impl Image {
     }
 
     /// What reading has cost so far.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &Arc<Counters> {
         self.stored.counters()
     }
 

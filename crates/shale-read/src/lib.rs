@@ -8,8 +8,9 @@
 //!
 //! Every byte is checked against its checksum before use. Bytes from an image are never trusted:
 //! every number is checked before it indexes, sizes or recurses, and what is wrong becomes a
-//! [`ReadError`] that says where. This crate knows no writer, kernel or terminal, starts no
-//! threads and maps no files; everything in it may be used from many threads at once.
+//! [`ReadError`] that says where. This crate knows no writer, kernel or terminal, maps no files and
+//! starts no threads but those of [`Workers`], where it is given some; everything in it may be used
+//! from many threads at once.
 
 mod error; // what can go wrong, and where
 mod counters; // what reading cost, countable
@@ -28,6 +29,9 @@ mod content; // from a content to extents and frames
 mod file; // from a range of a file to bytes
 mod frames; // frame records, and one frame decoded and verified
 mod cache; // decoded frames: bounded, each decoded once
+mod workers; // threads that decode beside the readers
+mod ahead; // frames of one read decoded side by side
+mod prefetch; // frames that will be wanted next
 mod walk; // sections, tables and frames in bulk, for check and dump
 
 pub use cache::{FrameBytes, FrameCache};
@@ -45,7 +49,9 @@ pub use sections::SectionWalk;
 pub use source::{FileSource, MemorySource, SliceSource, Source};
 pub use tree::{Attributes, Tree};
 pub use walk::{FrameRecords, PageCheck, ReadCost, TableId};
+pub use workers::Workers;
 pub use xattrs::Xattr;
 
+pub use shale_codec::Codec;
 pub use shale_format::root::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
-pub use shale_format::{InodeKind, Snapshot, Timestamp};
+pub use shale_format::{Category, InodeKind, Snapshot, Timestamp};

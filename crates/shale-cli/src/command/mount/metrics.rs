@@ -1,0 +1,59 @@
+//! Counters in a file, in the text form that Prometheus and its kin read: for the textfile
+//! collector of a node exporter, or for anything else that can read lines.
+//!
+//! The file is replaced as a whole every few seconds, so a reader never sees half of it, and removed
+//! when the mounts end.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use shale_fuse::{Mounted, StatisticsSource, prometheus};
+
+/// How often the file is written.
+const INTERVAL: Duration = Duration::from_secs(15);
+
+/// The file and the thread that writes it.
+pub struct Metrics {
+    path: PathBuf,
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Metrics {
+    /// Writes the file once, to learn that it can be, and then again and again.
+    pub fn start(path: &Path, mounts: &[Mounted]) -> anyhow::Result<Self> {
+        let sources: Vec<StatisticsSource> =
+            mounts.iter().map(Mounted::statistics_source).collect();
+        write(path, &sources).with_context(|| format!("-o metrics={}", path.display()))?;
+        let (end, ended) = channel();
+        let target = path.to_owned();
+        let thread = std::thread::Builder::new().name("metrics".into()).spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(INTERVAL) {
+                // A full disk today is no reason to stop for ever.
+                let _ = write(&target, &sources);
+            }
+        })?;
+        Ok(Self { path: path.to_owned(), end: Some(end), thread: Some(thread) })
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn write(path: &Path, sources: &[StatisticsSource]) -> std::io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    // Collectors read `*.prom`; this must not look like one of them.
+    name.push(".new");
+    std::fs::write(&name, prometheus(sources))?;
+    std::fs::rename(&name, path)
+}

@@ -1,0 +1,218 @@
+//! What was asked for: `-o` and its long forms together, and what is mounted where.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use shale_fuse::Options;
+
+use crate::args::{Mount, Offset, ViewChoice};
+use crate::report::{Say, to_stderr};
+use crate::{size, text};
+
+/// What fstab(5) and mount(8) say of every file system, and what changes nothing here.
+const WITHOUT_EFFECT: [&str; 17] = [
+    "",
+    "defaults",
+    "ro",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "nofail",
+    "_netdev",
+    "noatime",
+    "relatime",
+    "nodiratime",
+    "async",
+    "loop",
+    "nolazytime",
+    "norelatime",
+];
+/// The part of the memory that decoded frames may take if nothing else is asked for.
+const CACHE_PART: u64 = 8;
+/// And its bounds.
+const CACHE_MIN: u64 = 64 << 20;
+const CACHE_MAX: u64 = 1 << 30;
+
+/// An image and where to mount it.
+pub struct Place {
+    /// Absolute, as the mount shows it, whatever directory the driver is in later.
+    pub image: PathBuf,
+    pub dir: PathBuf,
+}
+
+/// Options from `-o` and their long forms together.
+pub struct Wishes {
+    /// At least one.
+    pub places: Vec<Place>,
+    pub driver: Options,
+    pub offset: Offset,
+    pub snapshot: Option<OsString>,
+    /// Bytes of decoded frames, of all images together.
+    pub cache: u64,
+    /// Bytes decoded ahead of a reader.
+    pub prefetch: u64,
+    pub subdir: Option<Vec<u8>>,
+    pub view: ViewChoice,
+    /// Where counters are written to.
+    pub metrics: Option<PathBuf>,
+}
+
+impl Wishes {
+    pub fn new(args: &Mount, say: &Say) -> anyhow::Result<Self> {
+        let mut wishes = Self {
+            places: places(&args.what)?,
+            driver: Options {
+                thread_count: args.threads,
+                log: Arc::new(|line| to_stderr(&format!("shale: {line}"))),
+                ..Options::default()
+            },
+            offset: args.offset,
+            snapshot: args.snapshot.clone(),
+            cache: args.cache.unwrap_or_else(default_cache),
+            prefetch: 4 << 20,
+            subdir: None,
+            view: args.view.unwrap_or(ViewChoice::Fuse),
+            metrics: None,
+        };
+        let options = args.options.iter().flat_map(|o| o.as_bytes().split(|&byte| byte == b','));
+        for option in options {
+            wishes.take(option, say)?;
+        }
+        if let (Some(path), true) = (&wishes.subdir, wishes.places.len() > 1) {
+            bail!("subdir={} is for one image; there are several", text::escape(path));
+        }
+        Ok(wishes)
+    }
+
+    fn take(&mut self, option: &[u8], say: &Say) -> anyhow::Result<()> {
+        let mut parts = option.splitn(2, |&byte| byte == b'=');
+        let name = String::from_utf8_lossy(parts.next().unwrap_or_default());
+        let name = name.as_ref();
+        let raw = parts.next();
+        // Paths and snapshots may be any bytes; all else is text.
+        let value = raw.map(|raw| str::from_utf8(raw).unwrap_or("?"));
+        let option = String::from_utf8_lossy(option);
+        let number = |value: Option<&str>| -> anyhow::Result<u32> {
+            let value = value.with_context(|| format!("-o {name} needs a number: {name}=1000"))?;
+            value.parse().with_context(|| format!("-o {option}: not a number"))
+        };
+        let bytes = |value: Option<&str>| -> anyhow::Result<u64> {
+            let value = value.with_context(|| format!("-o {name} needs a size: {name}=512M"))?;
+            size::parse(value).map_err(|error| anyhow::anyhow!("-o {option}: {error}"))
+        };
+        match name {
+            "allow_other" => self.driver.allow_other = true,
+            "auto_unmount" => self.driver.auto_unmount = true,
+            "dev" => self.driver.allow_devices = true,
+            "nodev" => self.driver.allow_devices = false,
+            "suid" => self.driver.allow_setuid = true,
+            "nosuid" => self.driver.allow_setuid = false,
+            "noexec" => self.driver.forbid_exec = true,
+            "exec" => self.driver.forbid_exec = false,
+            "uid" => self.driver.uid = Some(number(value)?),
+            "gid" => self.driver.gid = Some(number(value)?),
+            "threads" => self.driver.thread_count = number(value)? as usize,
+            "cache" => self.cache = bytes(value)?,
+            "prefetch" => match value {
+                Some("off") => self.prefetch = 0,
+                value => self.prefetch = bytes(value)?,
+            },
+            "idle" => self.driver.idle_after = Duration::from_secs(number(value)?.max(1).into()),
+            "metrics" => {
+                let value = raw.context("-o metrics needs a path: metrics=/run/shale.prom")?;
+                self.metrics = Some(std::path::absolute(OsStr::from_bytes(value))?);
+            }
+            "view" => match value.and_then(ViewChoice::from_name) {
+                Some(view) => self.view = view,
+                None => bail!("-o {option}: a view is one of fuse, kernel, auto"),
+            },
+            "offset" => match value {
+                Some("auto") => self.offset = Offset::Auto,
+                value => self.offset = Offset::At(bytes(value)?),
+            },
+            "snapshot" => {
+                let value = raw.context("-o snapshot needs a name: snapshot=NAME")?;
+                self.snapshot = Some(OsString::from_vec(value.to_vec()));
+            }
+            "subdir" => {
+                let value = raw.context("-o subdir needs a path: subdir=usr/share")?;
+                self.subdir = Some(value.to_vec());
+            }
+            "rw" => say.warn("an image is read-only; mounted read-only"),
+            name if WITHOUT_EFFECT.contains(&name) => {}
+            name if name.starts_with("x-") || name.starts_with("comment") => {}
+            _ => bail!(
+                "-o {option} is not known; there are allow_other, auto_unmount, dev, suid, noexec, \
+                 uid=, gid=, threads=, cache=, prefetch=, idle=, metrics=, offset=, snapshot=, \
+                 subdir=, view="
+            ),
+        }
+        Ok(())
+    }
+}
+
+/// `IMAGE DIR`, or any number of `IMAGE=DIR`.
+fn places(words: &[OsString]) -> anyhow::Result<Vec<Place>> {
+    let place = |image: &Path, dir: &Path| -> anyhow::Result<Place> {
+        let found = std::fs::canonicalize(image);
+        let image = found.with_context(|| format!("cannot open {}", text::path(image)))?;
+        Ok(Place { image, dir: dir.to_owned() })
+    };
+    if let [image, dir] = words
+        && (split(image).is_none() || Path::new(image).exists())
+    {
+        return Ok(vec![place(Path::new(image), Path::new(dir))?]);
+    }
+    words
+        .iter()
+        .map(|word| match split(word) {
+            Some((image, dir)) => place(image, dir),
+            None => bail!(
+                "{} is not IMAGE=DIR; write `shale mount IMAGE DIR`, or `shale mount IMAGE=DIR...` \
+                 for several images",
+                text::escape(word.as_bytes())
+            ),
+        })
+        .collect()
+}
+
+/// A word at its last `=`.
+fn split(word: &OsStr) -> Option<(&Path, &Path)> {
+    let bytes = word.as_bytes();
+    let at = bytes.iter().rposition(|&byte| byte == b'=')?;
+    let path = |bytes| Path::new(OsStr::from_bytes(bytes));
+    (at > 0 && at + 1 < bytes.len()).then(|| (path(&bytes[..at]), path(&bytes[at + 1..])))
+}
+
+/// A part of the machine's memory.
+fn default_cache() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib: Option<u64> = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    kib.map_or(256 << 20, |kib| (kib * 1024 / CACHE_PART).clamp(CACHE_MIN, CACHE_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_split_at_its_last_sign() {
+        let found = split(OsStr::new("a=b.shale=/mnt")).unwrap();
+        assert_eq!(found, (Path::new("a=b.shale"), Path::new("/mnt")));
+        for word in ["a", "=a", "a="] {
+            assert!(split(OsStr::new(word)).is_none(), "{word}");
+        }
+    }
+
+    #[test]
+    fn the_default_cache_is_within_its_bounds() {
+        assert!((CACHE_MIN..=CACHE_MAX).contains(&default_cache()));
+    }
+}
