@@ -32,8 +32,8 @@ const SLACK_READS: u64 = 2;
 const WALK_GAP_MAX: u64 = 8;
 /// The first guess of a habit, in bytes; doubled while the habit lasts.
 const FIRST_LEN: u64 = 512 << 10;
-/// Contents looked at for the first guess of a walk, and for any: looking costs as much as reading a
-/// small file that is in the cache.
+/// Contents looked at for the first guess of a walk, and for any: looking costs as much as reading
+/// a small file that is in the cache.
 const WALK_CONTENTS_FIRST: u64 = 16;
 const WALK_CONTENTS_MAX: u64 = 512;
 /// Guesses that may go wrong on balance before most are left out.
@@ -209,7 +209,7 @@ impl Image {
     }
 
     /// Whether a guess is worth making: readers need frames that they did not need before, and
-    /// guesses turn out right more often than not. Now and then one is made regardless of the latter.
+    /// guesses turn out right more often than not. Now and then one is made nevertheless.
     fn guesses_pay(&self) -> bool {
         let counts = self.counters();
         let (misses, used) =
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_file_read_on_is_read_ahead_and_further_each_time() {
         let prefetch = Prefetch::new(4 * MIB);
-        let mut read = |at: u64| prefetch.observe(7, at * MIB, (at + 1) * MIB, 100 * MIB);
+        let read = |at: u64| prefetch.observe(7, at * MIB, (at + 1) * MIB, 100 * MIB);
         assert_eq!(read(0), None);
         let range = |from, to| Some(Guess::Range { content: 7, from, to });
         assert_eq!(read(1), range(2 * MIB, 2 * MIB + MIB / 2));

@@ -18,7 +18,7 @@ use anyhow::Context;
 use shale::read::{FrameCache, Options as ReadOptions, Tree, Workers};
 use shale_fuse::{Mounted, Subtree, View};
 
-use crate::args::{ImageArgs, Mount};
+use crate::args::{ImageArgs, Mount, ViewChoice};
 use crate::exit::Exit;
 use crate::report::Say;
 use crate::{open, signal, text};
@@ -95,6 +95,9 @@ fn mount(
     };
     let driver =
         shale_fuse::Options { source_name: image.image.into_os_string(), ..wishes.driver.clone() };
+    if wishes.view == ViewChoice::Kernel {
+        anyhow::bail!("--view kernel is not possible here; mount without it");
+    }
     let mounted = shale_fuse::mount(view, dir, &driver)?;
     say.detail(mounted.negotiated().to_string());
     Ok(mounted)

@@ -147,3 +147,45 @@ fn other_names_speak_as_their_callers_expect() {
     stage.run(0, &["umount", "mnt"]);
     point.becomes(false);
 }
+
+#[test]
+fn several_images_are_served_by_one_process_and_end_one_by_one() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    fs::create_dir(stage.path("other")).unwrap();
+    stage.fails(1, &["mount", "image.shale=mnt", "image.shale"], &["not IMAGE=DIR"]);
+    // When one cannot be mounted none stays.
+    stage.fails(1, &["mount", "image.shale=mnt", "image.shale=missing"], &["missing"]);
+    point.becomes(false);
+    let metrics = stage.path("shale.prom");
+    let option = format!("idle=1,prefetch=1M,cache=16M,metrics={}", metrics.display());
+    stage.run(0, &["mount", "image.shale=mnt", "image.shale=other", "-o", &option]);
+    for dir in ["mnt", "other"] {
+        assert_eq!(fs::read(stage.path(dir).join("docs/text.txt")).unwrap(), text());
+    }
+    let counters = fs::read_to_string(&metrics).unwrap();
+    for dir in ["mnt", "other"] {
+        let label = format!("shale_image_frame_cache_bytes{{mount=\"{}", stage.path(dir).display());
+        assert!(counters.contains(&label), "{counters}");
+    }
+    // Nobody asks: what was cached is given back.
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let stats = stage.json(0, &["stats", "other", "--json"]);
+        if stats["image"]["frame_cache_bytes"] == 0 {
+            break;
+        }
+        // Asking is a request, too, so it must not be asked too often.
+        assert!(Instant::now() < end, "{stats}");
+        std::thread::sleep(Duration::from_millis(3500));
+    }
+    stage.run(0, &["umount", "other"]);
+    assert_eq!(fs::read(stage.path("mnt/docs/text.txt")).unwrap(), text());
+    stage.run(0, &["umount", "mnt"]);
+    point.becomes(false);
+    let end = Instant::now() + Duration::from_secs(20);
+    while metrics.exists() {
+        assert!(Instant::now() < end, "the counters outlive the mounts");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,8 +1,8 @@
 //! Counters in a file, in the text form that Prometheus and its kin read: for the textfile
 //! collector of a node exporter, or for anything else that can read lines.
 //!
-//! The file is replaced as a whole every few seconds, so a reader never sees half of it, and removed
-//! when the mounts end.
+//! The file is replaced as a whole every few seconds, so a reader never sees half of it, and
+//! removed when the mounts end.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
