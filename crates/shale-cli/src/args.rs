@@ -127,7 +127,11 @@ fn offset(text: &str) -> Result<Offset, String> {
 #[derive(Debug, Args)]
 pub struct Create {
     /// The directory to pack.
-    pub source: PathBuf,
+    #[arg(required_unless_present = "manifest")]
+    pub source: Option<PathBuf>,
+    /// Pack the tree that this file describes, which need not exist; `-` is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "source")]
+    pub manifest: Option<PathBuf>,
     /// The image to write; `-` is standard output.
     #[arg(short, long)]
     pub output: PathBuf,

@@ -16,6 +16,7 @@ mod open; // an image from its path
 mod command; // one file a subcommand
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -55,8 +56,16 @@ fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
 
 fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     match &arguments.command {
-        Command::Create(args) => command::create::run(&args.source, &args.output, &args.how, say),
-        Command::Mkfs(args) => command::create::run(&args.source, &args.image, &args.how, say),
+        Command::Create(args) => {
+            let is_manifest = args.manifest.is_some();
+            // One of the two is there, and only one: the arguments were parsed so.
+            let source = args.manifest.as_ref().or(args.source.as_ref());
+            let source = source.map_or(Path::new(""), PathBuf::as_path);
+            command::create::run(source, is_manifest, &args.output, &args.how, say)
+        }
+        Command::Mkfs(args) => {
+            command::create::run(&args.source, false, &args.image, &args.how, say)
+        }
         Command::Mount(args) => command::mount::run(args, say),
         Command::Umount(args) => command::umount::run(args),
         Command::Ls(args) => command::ls::run(args, say),

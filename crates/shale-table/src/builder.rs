@@ -46,10 +46,40 @@ pub struct TableBuilder {
     /// Full data pages.
     page_count: u64,
     row_count: u64,
+    /// Rows of the pages that are referred to.
+    paged_rows: u64,
     /// References that wait for their index page, from level 1 up. A level that exists is not
     /// empty.
     levels: Vec<Level>,
     dictionary: PageRef,
+}
+
+/// The rows of one page, to be encoded; see [`TableBuilder::push_apart`].
+#[derive(Debug)]
+pub struct PageRows {
+    schema: &'static Schema,
+    columns: Vec<ColumnBuffer>,
+    row_count: usize,
+}
+
+impl PageRows {
+    /// The plain page. Depends on the rows only.
+    pub fn encode(&self) -> Result<Vec<u8>, TableError> {
+        encode_page(self.schema, &self.columns, self.row_count)
+    }
+
+    /// Rows of the page, at least 1.
+    pub fn row_count(&self) -> usize {
+        self.row_count
+    }
+
+    /// Column 0 of the first row if it holds integers, else 0.
+    pub fn first_key(&self) -> u64 {
+        match &self.columns[0] {
+            ColumnBuffer::U64(values) => values.first().copied().unwrap_or(0),
+            ColumnBuffer::Bytes(_) => 0,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +110,7 @@ impl TableBuilder {
             clean: None,
             page_count: 0,
             row_count: 0,
+            paged_rows: 0,
             levels: Vec::new(),
             dictionary: PageRef::default(),
         }
@@ -194,6 +225,7 @@ impl TableBuilder {
         }
         self.buffered_rows = rows;
         self.row_count = row_count;
+        self.paged_rows = entry.first_row;
         self.page_count = entry.first_page;
         self.clean = (rows == page.row_count()).then_some(entry.page);
         Ok(())
@@ -218,6 +250,55 @@ impl TableBuilder {
         if self.page_is_full() {
             self.put_page(sink)?;
         }
+        self.buffer_row(row, row_bytes);
+        Ok(self.row_count - 1)
+    }
+
+    /// As [`TableBuilder::push`], but a page that is full is handed out instead of being put: so
+    /// pages can be encoded elsewhere, several at a time. All of them must come back through
+    /// [`TableBuilder::attach`], in order, before [`TableBuilder::finish`]. Not to be mixed with
+    /// `push`.
+    pub fn push_apart(&mut self, row: &[Value<'_>]) -> Result<Option<PageRows>, TableError> {
+        let row_bytes = self.check_row(row)?;
+        let full = if self.page_is_full() { self.cut() } else { None };
+        self.buffer_row(row, row_bytes);
+        Ok(full)
+    }
+
+    /// The rows that no page was made of, for [`TableBuilder::attach`].
+    pub fn cut(&mut self) -> Option<PageRows> {
+        if self.buffered_rows == 0 {
+            return None;
+        }
+        let fresh = self.schema.columns.iter().map(|spec| ColumnBuffer::new(spec.kind)).collect();
+        let columns = std::mem::replace(&mut self.columns, fresh);
+        let row_count = std::mem::take(&mut self.buffered_rows);
+        self.buffered_bytes = 0;
+        self.clean = None;
+        Some(PageRows { schema: self.schema, columns, row_count })
+    }
+
+    /// Refers to the page that was made of the oldest rows handed out. May put index pages.
+    pub fn attach<S: PageSink>(
+        &mut self,
+        row_count: usize,
+        first_key: u64,
+        page: PageRef,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let first_row = self.paged_rows;
+        let entry = IndexEntry { first_row, first_page: self.page_count, first_key, page };
+        self.page_count += 1;
+        self.paged_rows += row_count as u64;
+        self.push_entry(0, entry, false, sink)
+    }
+
+    /// The table's schema.
+    pub fn schema(&self) -> &'static Schema {
+        self.schema
+    }
+
+    fn buffer_row(&mut self, row: &[Value<'_>], row_bytes: usize) {
         for (buffer, value) in self.columns.iter_mut().zip(row) {
             match (buffer, value) {
                 (ColumnBuffer::U64(values), Value::U64(value)) => values.push(*value),
@@ -229,7 +310,6 @@ impl TableBuilder {
         self.buffered_rows += 1;
         self.buffered_bytes += row_bytes;
         self.row_count += 1;
-        Ok(self.row_count - 1)
     }
 
     /// Puts what is left and returns the table's root.
@@ -238,7 +318,9 @@ impl TableBuilder {
         if self.row_count == 0 {
             return Ok(TableRoot { dictionary, ..TableRoot::default() });
         }
-        self.put_page(sink)?;
+        if self.buffered_rows > 0 {
+            self.put_page(sink)?;
+        }
         let mut level = 0;
         while self.levels.len() > level + 1 || self.levels[level].entries.len() > 1 {
             self.put_level(level, sink)?;
@@ -298,9 +380,10 @@ impl TableBuilder {
             ColumnBuffer::U64(values) => values[0],
             ColumnBuffer::Bytes(_) => 0,
         };
-        let first_row = self.row_count - self.buffered_rows as u64;
+        let first_row = self.paged_rows;
         let entry = IndexEntry { first_row, first_page: self.page_count, first_key, page };
         self.page_count += 1;
+        self.paged_rows += self.buffered_rows as u64;
         self.columns.iter_mut().for_each(ColumnBuffer::clear);
         self.buffered_rows = 0;
         self.buffered_bytes = 0;

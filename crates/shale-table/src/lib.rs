@@ -68,7 +68,9 @@ mod builder; // rows in, pages out, in bounded memory
 mod table; // rows out, touching few pages
 mod cursor; // many reads near each other
 
-pub use builder::{INDEX_ROWS_DEFAULT, PAGE_BYTES_DEFAULT, PAGE_ROWS_DEFAULT, TableBuilder};
+pub use builder::{
+    INDEX_ROWS_DEFAULT, PAGE_BYTES_DEFAULT, PAGE_ROWS_DEFAULT, PageRows, TableBuilder,
+};
 pub use cursor::Cursor;
 pub use error::TableError;
 pub use index::INDEX_SCHEMA;

@@ -8,8 +8,11 @@
 //! - up to [`FLIGHT_BYTES_MAX`]: frames on their way to and from the threads;
 //! - the rest: plain frames that wait for their references, before they go to a temporary file.
 //!
-//! Not in it, because it grows with the tree and cannot be refused: about 150 bytes and the name
-//! an entry (see [`crate::tree`], [`crate::dedupe`]), 100 bytes a frame.
+//! - a quarter of what is left, at most: names and attributes, packed, before they go to a
+//!   temporary file.
+//!
+//! Not in it, because it grows with the tree and cannot be refused: about 50 bytes a content (see
+//! [`crate::dedupe`]), 250 an inode with several names (see [`crate::tree`]), 100 bytes a frame.
 //!
 //! Threads and memory never change the image: they decide when and where, not what.
 
@@ -36,6 +39,8 @@ pub(crate) const SEGMENT_INDEX_BYTES: u64 = 64 << 20;
 pub(crate) const READ_AHEAD_BYTES: u64 = 16 << 20;
 /// More frames than this on their way only use memory.
 const FLIGHT_BYTES_MAX: u64 = 64 << 20;
+/// Names and attributes in memory; ten million entries fit.
+const TREE_BYTES_MAX: u64 = 64 << 20;
 /// More threads than any machine has.
 const THREADS_MAX: usize = 1024;
 /// Smallest and largest frame that can be asked for.
@@ -51,6 +56,8 @@ pub(crate) struct Plan {
     pub(crate) frame_len: usize,
     pub(crate) references: Option<ReferenceLimits>,
     pub(crate) segment_window_len: u32,
+    /// Bytes of packed names and attributes kept in memory before they go to a temporary file.
+    pub(crate) tree_bytes_max: u64,
     /// Plain bytes of frames being compressed or waiting for their turn to be written.
     pub(crate) flight_bytes_max: u64,
     /// Plain bytes of frames kept in memory before they go to a temporary file.
@@ -89,6 +96,7 @@ impl Plan {
             frame_len: frame_len as usize,
             references,
             segment_window_len: options.segment_window_len.unwrap_or(level.segment_window_len),
+            tree_bytes_max: 0,
             flight_bytes_max: 0,
             spool_bytes_max: 0,
         };
@@ -119,6 +127,8 @@ impl Plan {
             return Err(option("memory", format!("{given} bytes"), allowed));
         }
         let free = given - fixed - self.threads as u64 * thread_bytes;
+        self.tree_bytes_max = (free / 4).min(TREE_BYTES_MAX);
+        let free = free - self.tree_bytes_max;
         // Where references are chosen, frames take off when the fingerprints are gone.
         let waits = if self.references.is_some() { SKETCH_BYTES } else { free / 2 };
         self.flight_bytes_max = waits.min(FLIGHT_BYTES_MAX).max(2 * frame_len);

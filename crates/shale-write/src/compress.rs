@@ -63,7 +63,8 @@ const FILTER_GAIN_SHARE: usize = 100;
 const QUICK: Settings = Settings { codec: Codec::Zstd, level: 1, ..Settings::STORED };
 
 impl Bench {
-    fn encode(
+    /// Compresses bytes.
+    pub(crate) fn encode(
         &mut self,
         settings: Settings,
         prefix: &[u8],

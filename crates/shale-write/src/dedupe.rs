@@ -62,6 +62,12 @@ impl Contents {
         self.digests
     }
 
+    /// Bytes of a content.
+    pub(crate) fn content_len(&self, id: u64) -> u64 {
+        let range = self.range(id as u32);
+        range.end - range.start
+    }
+
     /// Starts in content space by content id.
     pub(crate) fn bases(&self) -> &[u64] {
         &self.bases

@@ -281,13 +281,32 @@ impl TreeDigest {
         self.entry_count += other.entry_count;
         self.sum.merge(&other.sum);
     }
+
+    /// Takes away what was added before: entries that were replaced.
+    pub fn remove(&mut self, other: &Self) {
+        self.entry_count -= other.entry_count;
+        self.sum.remove(&other.sum);
+    }
 }
 
 impl LinkGroup {
     /// Adds one name of the inode.
     pub fn add(&mut self, parent: &PathDigest, name: &[u8]) {
+        self.add_path(&parent.child(name));
+    }
+
+    /// As [`Self::add`] with the name's own path digest.
+    pub fn add_path(&mut self, path: &PathDigest) {
         self.name_count += 1;
-        self.sum.add(&parent.child(name).0);
+        self.sum.add(&path.0);
+    }
+
+    /// Takes a name away that was added before.
+    pub fn remove_path(&mut self, path: &PathDigest) {
+        self.name_count -= 1;
+        let mut lanes = Lanes::default();
+        lanes.add(&path.0);
+        self.sum.remove(&lanes);
     }
 }
 
@@ -304,6 +323,12 @@ impl Lanes {
     fn merge(&mut self, other: &Self) {
         for (lane, more) in self.0.iter_mut().zip(other.0) {
             *lane = lane.wrapping_add(more);
+        }
+    }
+
+    fn remove(&mut self, other: &Self) {
+        for (lane, less) in self.0.iter_mut().zip(other.0) {
+            *lane = lane.wrapping_sub(less);
         }
     }
 }

@@ -6,14 +6,12 @@
 
 use std::io::Write;
 
-use shale_codec::{Codec, Encoder, Settings, xxh3_64};
+use shale_codec::{Encoder, Settings, xxh3_64};
 use shale_format::limits::SECTION_FRAMES_STORED_LEN_TARGET;
 use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::{SectionHeader, SectionType, Superblock, Trailer};
-use shale_table::{PageRef, PageSink};
 
 use crate::WriteError;
-use crate::report::TableCounts;
 
 /// Writes an image.
 pub(crate) struct Emitter<'o> {
@@ -133,90 +131,6 @@ impl<'o> Emitter<'o> {
         self.offset = header.end();
         self.section_count += 1;
         Ok(())
-    }
-}
-
-/// Codec of a page that needs its table's dictionary: a number of page references only.
-const PAGE_WITH_DICTIONARY: u8 = 2;
-
-/// Puts table pages into sections and counts them. The first page of a table serves the others as
-/// dictionary: it is known while they are written, it costs nothing, and pages of one table are
-/// alike. A reader of one page so reads at most one more, once.
-pub(crate) struct Pages<'e, 'o> {
-    pub(crate) emitter: &'e mut Emitter<'o>,
-    encoder: Encoder,
-    stored: Vec<u8>,
-    /// The first page of the table that is being written: the dictionary of its others.
-    dictionary: Option<(PageRef, Vec<u8>)>,
-    dictionary_used: bool,
-    pages: u64,
-    plain_bytes: u64,
-    stored_bytes: u64,
-}
-
-impl<'e, 'o> Pages<'e, 'o> {
-    pub(crate) fn new(
-        emitter: &'e mut Emitter<'o>,
-        settings: Settings,
-    ) -> Result<Self, WriteError> {
-        Ok(Self {
-            emitter,
-            encoder: encoder(settings)?,
-            stored: Vec::new(),
-            dictionary: None,
-            dictionary_used: false,
-            pages: 0,
-            plain_bytes: 0,
-            stored_bytes: 0,
-        })
-    }
-
-    /// Ends a table: forgets its dictionary, and returns it if a page needs it.
-    pub(crate) fn take_dictionary(&mut self) -> Option<PageRef> {
-        let used = std::mem::take(&mut self.dictionary_used);
-        self.dictionary.take().map(|(page, _)| page).filter(|_| used)
-    }
-
-    /// What was put since the last call.
-    pub(crate) fn take_counts(&mut self, name: &'static str, rows: u64) -> TableCounts {
-        TableCounts {
-            name,
-            rows,
-            pages: std::mem::take(&mut self.pages),
-            plain_bytes: std::mem::take(&mut self.plain_bytes),
-            stored_bytes: std::mem::take(&mut self.stored_bytes),
-        }
-    }
-}
-
-impl PageSink for Pages<'_, '_> {
-    type Error = WriteError;
-
-    fn put(&mut self, plain: &[u8]) -> Result<PageRef, WriteError> {
-        self.stored.clear();
-        let prefix = self.dictionary.as_ref().map_or(&[][..], |(_, bytes)| bytes);
-        self.encoder.encode(prefix, plain, &mut self.stored).map_err(codec_error)?;
-        let (codec, stored) = if self.stored.len() < plain.len() {
-            let codec = if prefix.is_empty() { Codec::Zstd.id() } else { PAGE_WITH_DICTIONARY };
-            self.dictionary_used |= codec == PAGE_WITH_DICTIONARY;
-            (codec, self.stored.as_slice())
-        } else {
-            (Codec::Stored.id(), plain)
-        };
-        self.pages += 1;
-        self.plain_bytes += plain.len() as u64;
-        self.stored_bytes += stored.len() as u64;
-        let page = PageRef {
-            checksum: xxh3_64(stored),
-            stored_len: stored.len() as u32,
-            plain_len: plain.len() as u32,
-            codec,
-            offset: self.emitter.add(SectionType::Pages, stored)?,
-        };
-        if self.dictionary.is_none() {
-            self.dictionary = Some((page, plain.to_vec()));
-        }
-        Ok(page)
     }
 }
 

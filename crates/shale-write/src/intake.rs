@@ -5,7 +5,7 @@
 //! be read is noted; if the options do not allow to pack without, nothing more is read after that,
 //! but the rest is still opened, so that the error names everything at once.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
@@ -32,15 +32,15 @@ use crate::{Problem, ProblemKind, Report, Source, WriteError};
 /// The first half of a build: everything up to the last frame.
 pub(crate) struct Intake<'env, 'o> {
     env: &'env Env<'env>,
-    pub(crate) tree: Tree,
+    pub(crate) tree: Tree<'env>,
     pub(crate) contents: Contents,
     pub(crate) flow: Flow<'env, 'o>,
     segmenting: Option<Segmenting>,
     pending: VecDeque<Pending>,
     pending_bytes: u64,
     problems: Vec<Problem>,
-    /// Why inodes were left out: their further names are problems as well.
-    left_out: HashMap<InodeSlot, ProblemKind>,
+    /// Entries taken in that progress was not told of.
+    untold: u64,
     pub(crate) report: Report,
 }
 
@@ -65,6 +65,8 @@ enum Work {
 /// The content, or why not; with what is needed to try otherwise.
 type SmallResult = (Result<SmallContent, ReadFailure>, Option<Box<dyn OpenContent>>);
 
+/// Entries after which progress is told.
+const UNTOLD_MAX: u64 = 1024;
 /// Most files read ahead of their turn.
 const PENDING_COUNT_MAX: usize = 512;
 
@@ -76,14 +78,14 @@ impl<'env, 'o> Intake<'env, 'o> {
     ) -> Self {
         Self {
             env,
-            tree: Tree::new(env.options.times_kept),
+            tree: Tree::new(env),
             contents: Contents::new(),
             flow,
             segmenting,
             pending: VecDeque::new(),
             pending_bytes: 0,
             problems: Vec::new(),
-            left_out: HashMap::new(),
+            untold: 0,
             report: Report::default(),
         }
     }
@@ -103,7 +105,8 @@ impl<'env, 'o> Intake<'env, 'o> {
         while !self.pending.is_empty() {
             self.settle_oldest(pool)?;
         }
-        self.name_left_out();
+        self.env.progress.read(std::mem::take(&mut self.untold), 0);
+        self.problems.sort_by(|a, b| a.path.cmp(&b.path));
         if self.is_doomed() {
             return Err(WriteError::Unreadable(std::mem::take(&mut self.problems)));
         }
@@ -117,9 +120,12 @@ impl<'env, 'o> Intake<'env, 'o> {
     }
 
     fn take(&mut self, pool: &mut Pool<'env>, entry: SourceEntry) -> Result<(), WriteError> {
-        let inode = match self.tree.add(&entry) {
+        let inode = match self.tree.add(pool, &entry)? {
             Ok(Added::Whole) => {
-                self.env.progress.read(1, 0);
+                self.untold += 1;
+                if self.untold == UNTOLD_MAX {
+                    self.env.progress.read(std::mem::take(&mut self.untold), 0);
+                }
                 return Ok(());
             }
             Ok(Added::NeedsContent(inode)) => inode,
@@ -164,8 +170,7 @@ impl<'env, 'o> Intake<'env, 'o> {
                     self.settle_oldest(pool)?;
                 }
                 let result = self.large_reader(pool, metadata, reader, holes)?;
-                self.settle(inode, path, result);
-                return Ok(());
+                return self.settle(pool, inode, path, result);
             }
         };
         self.pending_bytes += bytes;
@@ -209,45 +214,33 @@ impl<'env, 'o> Intake<'env, 'o> {
             Work::Large(_) if self.is_doomed() => return Ok(()),
             Work::Large(file) => self.large(pool, &*file)?,
         };
-        self.settle(pending.inode, pending.path, result);
-        Ok(())
+        self.settle(pool, pending.inode, pending.path, result)
     }
 
     fn settle(
         &mut self,
+        pool: &mut Pool<'env>,
         inode: InodeSlot,
         path: Vec<u8>,
         result: Result<(Metadata, u64), ProblemKind>,
-    ) {
+    ) -> Result<(), WriteError> {
         match result {
             Ok((metadata, content_id)) => {
-                self.tree.set_content(inode, &metadata, content_id);
+                let digest = &self.contents.digests()[content_id as usize];
+                self.tree.set_content(pool, inode, &metadata, content_id, digest)?;
                 self.env.progress.read(1, 0);
             }
             Err(kind) => self.leave_out(inode, path, kind),
         }
+        Ok(())
     }
 
+    /// Names every entry that leads to an inode that is left out, not only the first.
     fn leave_out(&mut self, inode: InodeSlot, path: Vec<u8>, kind: ProblemKind) {
-        self.tree.leave_out(inode);
-        self.left_out.insert(inode, kind.clone());
-        self.problems.push(Problem { path, kind });
-    }
-
-    /// Names every entry that leads to an inode that was left out, not only the first.
-    fn name_left_out(&mut self) {
-        if !self.left_out.is_empty() {
-            let named: HashSet<_> = self.problems.iter().map(|p| p.path.clone()).collect();
-            for entry in &self.tree.entries {
-                if let Some(kind) = self.left_out.get(&entry.inode) {
-                    let path = self.tree.path(entry);
-                    if !named.contains(&path) {
-                        self.problems.push(Problem { path, kind: kind.clone() });
-                    }
-                }
-            }
+        for path in self.tree.leave_out(inode, &kind) {
+            self.problems.push(Problem { path, kind: kind.clone() });
         }
-        self.problems.sort_by(|a, b| a.path.cmp(&b.path));
+        self.problems.push(Problem { path, kind });
     }
 
     /// Puts a content that is in memory into the stream, unless it is there.

@@ -19,7 +19,8 @@ mod budget; // memory and threads, decided once
 // Entries in.
 pub mod source; // the trait every importer implements
 pub mod scan; // a directory tree as a source
-mod tree; // names, inodes and directories in memory
+pub mod manifest; // a tree that is written down as a source
+mod tree; // names and attributes, in any order, in bounded memory
 mod intake; // takes entries in, in order
 
 // Contents: read, deduped, ordered.
@@ -43,7 +44,8 @@ mod compress; // one frame's plain bytes become stored bytes
 mod emit; // the image as a sequence of bytes
 
 // Tables.
-mod number; // which entries stay, and their order
+mod number; // level order, and which entries stay
+mod pages; // pages of tables on their way
 mod tables; // metadata tables and root
 
 #[cfg(test)]
@@ -51,6 +53,7 @@ mod tests; // the stages that the levels do not use yet, end to end
 
 pub use budget::MEMORY_BYTES_DEFAULT;
 pub use error::WriteError;
+pub use manifest::ManifestSource;
 pub use options::Options;
 pub use progress::{NoProgress, Phase, Progress};
 pub use report::{Problem, ProblemKind, Report};
@@ -61,13 +64,13 @@ use std::io::Write;
 use std::sync::atomic::AtomicBool;
 
 use shale_codec::Hasher;
-use shale_format::{InodeKind, SectionType};
+use shale_format::SectionType;
 
 use budget::{Plan, SEGMENT_INDEX_BYTES};
-use emit::{Emitter, Pages};
+use emit::Emitter;
 use flow::{Env, Flow};
 use intake::Intake;
-use number::Numbering;
+use pages::Pages;
 use pool::Pool;
 use reference::Referrer;
 use referring::Cover;
@@ -130,7 +133,7 @@ fn create_with(
         let mut intake = Intake::new(&env, flow, segmenting);
         intake.run(pool, source)?;
         progress.phase(Phase::Tables);
-        finish(pool, &env, intake, &description)
+        finish(pool, &env, intake, source, &description)
     })?;
     report.image_id = image_id;
     Ok(report)
@@ -138,35 +141,24 @@ fn create_with(
 
 /// Writes everything that follows the last frame.
 fn finish<'env>(
-    _pool: &mut Pool<'env>,
+    pool: &mut Pool<'env>,
     env: &'env Env<'env>,
     mut intake: Intake<'env, '_>,
+    source: &dyn Source,
     description: &str,
 ) -> Result<Report, WriteError> {
     intake.count();
     let Intake { tree, contents, flow, mut report, .. } = intake;
     let bounds = flow.bounds();
     let Flow { mut emitter, frames, references, .. } = flow;
-    let numbering = Numbering::new(&tree);
     env.options.check_cancel()?;
-    report.entries = numbering.counts(&tree);
-    report.file_bytes = numbering
-        .inodes
-        .iter()
-        .filter(|&&inode| tree.kind(inode) == InodeKind::File)
-        .map(|&inode| tree.content_len(inode))
-        .sum();
-    report.tree_digest = numbering.digest(&tree, &contents);
-
-    let mut pages = Pages::new(&mut emitter, env.plan.page_settings)?;
-    let tables = Tables {
-        tree: &tree,
-        numbering: &numbering,
-        contents: &contents,
-        frames: &frames,
-        references: &references,
-    };
-    let mut root = tables.write(&mut pages, &mut report)?;
+    let mut sealed = tree.seal(pool)?;
+    source.review(&sealed.review())?;
+    let mut pages = Pages::new(env, pool, &mut emitter);
+    let tables = Tables { env, contents: &contents, frames: &frames, references: &references };
+    let mut root = tables.write(&mut sealed, &mut pages, &mut report)?;
+    // Some paths that came twice only show now.
+    source.review(&sealed.review())?;
     root.bounds = bounds;
     for snapshot in &mut root.snapshots {
         snapshot.name.clone_from(&env.options.snapshot_name);

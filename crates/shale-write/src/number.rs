@@ -1,208 +1,194 @@
-//! Numbers for the tables: which entries stay, in which order, and the inodes they lead to.
+//! Level order: the order of the tables, and what stays of a tree that repeats itself.
 //!
-//! Level order: directories breadth first, the entries of each by name; an inode is numbered
-//! where its first entry is met. So the numbers depend on names alone. Costs a sort of each
-//! directory's entries and 24 bytes an entry while the tables are written.
+//! Directories breadth first, the entries of each by name; an inode is numbered where its first
+//! entry is met. So numbers depend on names alone. [`walk`] reads a sealed tree in this order, one
+//! depth after the other, and holds a block of each run of two depths at a time.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
-use shale_format::InodeKind;
-
+use crate::WriteError;
 use crate::dedupe::Contents;
-use crate::digest::{EntryPayload, LinkGroup, PathDigest, TreeDigest};
-use crate::report::EntryCounts;
-use crate::tree::{DirectorySlot, InodeSlot, Tree};
+use crate::digest::TreeDigest;
+use crate::source::{Repeat, Xattr};
+use crate::tree::{
+    Depth, Link, Merge, NONE, Parents, Record, Sealed, Store, add_entry, name_of, note,
+};
 
-/// The numbering of a finished tree.
-#[derive(Debug)]
-pub(crate) struct Numbering {
-    /// Indexes of the entries that stay, grouped by directory slot, by name within.
-    sorted: Vec<u32>,
-    /// Where each directory slot's group begins in `sorted`; one more at the end.
-    group_starts: Vec<u32>,
-    /// Directory slots in level order.
-    pub(crate) directories: Vec<DirectorySlot>,
-    /// Directory index by slot.
-    directory_indexes: Vec<u32>,
-    /// Inode slots in the order of their numbers.
-    pub(crate) inodes: Vec<InodeSlot>,
-    /// Number by inode slot; 0: none.
-    numbers: Vec<u32>,
-    /// Entries that lead to an inode, by slot; of a directory: directories in it.
-    link_counts: Vec<u32>,
+/// An entry as it passes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) record: &'a Record,
+    pub(crate) target: &'a [u8],
 }
 
-impl Numbering {
-    /// Numbers everything that can be reached from the root.
-    pub(crate) fn new(tree: &Tree) -> Self {
-        let mut numbering = Self {
-            sorted: Vec::new(),
-            group_starts: Vec::new(),
-            directories: vec![0],
-            directory_indexes: vec![0; tree.directories.len()],
-            inodes: vec![tree.directories[0].inode],
-            numbers: vec![0; tree.inode_count()],
-            link_counts: vec![0; tree.inode_count()],
+impl<'a> Entry<'a> {
+    /// Its name in its directory.
+    pub(crate) fn name(&self) -> &'a [u8] {
+        name_of(self.key)
+    }
+}
+
+/// Sees a tree in level order.
+pub(crate) trait Visit {
+    /// The entries of the next directory follow. Directories come in the order in which
+    /// [`Visit::entry`] met them, the root first.
+    fn directory(&mut self, store: &mut Store) -> Result<(), WriteError>;
+
+    /// An entry of the directory, by name.
+    fn entry(&mut self, entry: &Entry<'_>, store: &mut Store) -> Result<(), WriteError>;
+
+    /// An entry that does not stay: another with its path, from a later place in the source or a
+    /// directory, does.
+    fn replaced(&mut self, entry: &Entry<'_>, by: u64);
+}
+
+/// Reads a tree in level order.
+pub(crate) fn walk(
+    depths: &[Depth],
+    store: &mut Store,
+    visit: &mut dyn Visit,
+) -> Result<(), WriteError> {
+    visit.directory(store)?;
+    let mut parent = Vec::new();
+    let mut above: Option<Merge<'_>> = None;
+    for depth in depths {
+        let mut here = Here {
+            directories: Merge::new([&depth.directories[..]].into_iter(), store)?,
+            others: depth.others.merge(store)?,
+            key: Vec::new(),
         };
-        numbering.sort_entries(tree);
-        numbering.numbers[tree.directories[0].inode as usize] = 1;
-        let mut next = 0;
-        while let Some(&slot) = numbering.directories.get(next) {
-            numbering.directory_indexes[slot as usize] = next as u32;
-            numbering.number_directory(tree, slot);
-            next += 1;
-        }
-        numbering
-    }
-
-    /// Groups entries by directory, sorts each group, drops what was left out or replaced.
-    fn sort_entries(&mut self, tree: &Tree) {
-        let mut starts = vec![0u32; tree.directories.len() + 1];
-        for entry in &tree.entries {
-            starts[entry.directory as usize + 1] += 1;
-        }
-        for index in 1..starts.len() {
-            starts[index] += starts[index - 1];
-        }
-        let mut sorted = vec![0u32; tree.entries.len()];
-        let mut fill = starts.clone();
-        for (index, entry) in tree.entries.iter().enumerate() {
-            let place = &mut fill[entry.directory as usize];
-            sorted[*place as usize] = index as u32;
-            *place += 1;
-        }
-        drop(fill);
-        let name = |index: u32| tree.name(&tree.entries[index as usize]);
-        let mut kept = 0;
-        for directory in 0..tree.directories.len() {
-            let group = starts[directory] as usize..starts[directory + 1] as usize;
-            sorted[group.clone()].sort_by(|&a, &b| name(a).cmp(name(b)));
-            starts[directory] = kept as u32;
-            for at in group.clone() {
-                let index = sorted[at];
-                let replaced = at + 1 < group.end && name(sorted[at + 1]) == name(index);
-                if !replaced && !tree.is_left_out(tree.entries[index as usize].inode) {
-                    sorted[kept] = index;
-                    kept += 1;
+        match &mut above {
+            None => here.visit(b"", store, visit)?,
+            Some(above) => {
+                while let Some((key, ..)) = above.head() {
+                    parent.clear();
+                    parent.extend_from_slice(key);
+                    above.advance(store)?;
+                    visit.directory(store)?;
+                    here.visit(&parent, store, visit)?;
                 }
             }
         }
-        starts[tree.directories.len()] = kept as u32;
-        sorted.truncate(kept);
-        self.sorted = sorted;
-        self.group_starts = starts;
+        above = Some(Merge::new([&depth.directories[..]].into_iter(), store)?);
     }
-
-    fn number_directory(&mut self, tree: &Tree, slot: DirectorySlot) {
-        for at in self.group(slot) {
-            let inode = tree.entries[self.sorted[at] as usize].inode;
-            let number = &mut self.numbers[inode as usize];
-            if *number == 0 {
-                self.inodes.push(inode);
-                *number = self.inodes.len() as u32;
-            }
-            if tree.kind(inode) == InodeKind::Directory {
-                self.directories.push(tree.payload(inode) as DirectorySlot);
-                let own = tree.directories[slot as usize].inode;
-                self.link_counts[own as usize] += 1;
-            } else {
-                self.link_counts[inode as usize] += 1;
-            }
+    // Those at the greatest depth are empty.
+    if let Some(mut above) = above {
+        while above.head().is_some() {
+            visit.directory(store)?;
+            above.advance(store)?;
         }
     }
+    Ok(())
+}
 
-    fn group(&self, slot: DirectorySlot) -> std::ops::Range<usize> {
-        let slot = slot as usize;
-        self.group_starts[slot] as usize..self.group_starts[slot + 1] as usize
-    }
+/// Entries of one depth that were not visited yet.
+struct Here<'r> {
+    directories: Merge<'r>,
+    others: Merge<'r>,
+    key: Vec<u8>,
+}
 
-    /// Indexes of a directory's entries, by name.
-    pub(crate) fn entries(&self, slot: DirectorySlot) -> &[u32] {
-        &self.sorted[self.group(slot)]
-    }
-
-    /// Number of an inode, from 1.
-    pub(crate) fn number(&self, inode: InodeSlot) -> u64 {
-        u64::from(self.numbers[inode as usize])
-    }
-
-    /// Index of a directory, from 0.
-    pub(crate) fn directory_index(&self, slot: DirectorySlot) -> u64 {
-        u64::from(self.directory_indexes[slot as usize])
-    }
-
-    /// Link count as Linux counts: entries, or for a directory 2 and its directories.
-    pub(crate) fn link_count(&self, tree: &Tree, inode: InodeSlot) -> u64 {
-        let count = u64::from(self.link_counts[inode as usize]);
-        if tree.kind(inode) == InodeKind::Directory { count + 2 } else { count }
-    }
-
-    /// Counts entries by kind.
-    pub(crate) fn counts(&self, tree: &Tree) -> EntryCounts {
-        let mut counts = EntryCounts {
-            inodes: self.inodes.len() as u64,
-            directories: self.directories.len() as u64,
-            ..EntryCounts::default()
-        };
-        for &slot in &self.directories {
-            for &index in self.entries(slot) {
-                counts.total += 1;
-                match tree.kind(tree.entries[index as usize].inode) {
-                    InodeKind::File => counts.files += 1,
-                    InodeKind::Directory => {}
-                    InodeKind::Symlink => counts.symlinks += 1,
-                    InodeKind::BlockDevice | InodeKind::CharDevice => counts.devices += 1,
-                    InodeKind::Fifo | InodeKind::Socket => counts.specials += 1,
-                }
-            }
-        }
-        // Every entry and the root leads to an inode; what is too many are further names.
-        counts.hard_links = counts.total + 1 - counts.inodes;
-        counts
-    }
-
-    /// Digest of the tree, see [`crate::digest`]. Names and parents are taken from the tree as it
-    /// was taken in, not from the numbers.
-    pub(crate) fn digest(&self, tree: &Tree, contents: &Contents) -> TreeDigest {
-        let mut digest = TreeDigest::default();
-        // A parent is always mentioned before its directories.
-        let mut paths = vec![PathDigest::ROOT; tree.directories.len()];
-        for slot in 1..tree.directories.len() {
-            let parent = paths[tree.directories[slot].parent as usize];
-            paths[slot] = parent.child(tree.directory_name(slot as u32));
-        }
-        let mut groups: HashMap<InodeSlot, LinkGroup> = HashMap::new();
-        let mut add = |parent: &PathDigest, name: &[u8], inode: InodeSlot| {
-            let xattrs = tree.xattr_set(inode).map_or(&[][..], |set| tree.xattrs(set));
-            let payload = match tree.kind(inode) {
-                InodeKind::File => {
-                    EntryPayload::Content(&contents.digests()[tree.payload(inode) as usize])
-                }
-                InodeKind::Symlink => EntryPayload::Target(tree.target(inode)),
-                InodeKind::BlockDevice | InodeKind::CharDevice => {
-                    EntryPayload::Device(tree.payload(inode))
-                }
-                InodeKind::Directory | InodeKind::Fifo | InodeKind::Socket => EntryPayload::None,
+impl Here<'_> {
+    /// Visits the entries of one directory.
+    fn visit(
+        &mut self,
+        parent: &[u8],
+        store: &mut Store,
+        visit: &mut dyn Visit,
+    ) -> Result<(), WriteError> {
+        loop {
+            let directory = self.directories.head().filter(|head| is_in(head.0, parent));
+            let other = self.others.head().filter(|head| is_in(head.0, parent));
+            let is_directory = match (directory, other) {
+                (None, None) => return Ok(()),
+                (Some(directory), Some(other)) => directory.0 <= other.0,
+                (directory, _) => directory.is_some(),
             };
-            let xattrs = xattrs.iter().map(|xattr| (&xattr.name[..], &xattr.value[..]));
-            digest.add_entry(parent, name, &tree.record(inode), xattrs, payload);
-        };
-        add(&PathDigest::ROOT, b"", tree.directories[0].inode);
-        for &slot in &self.directories {
-            for &index in self.entries(slot) {
-                let entry = &tree.entries[index as usize];
-                let parent = &paths[entry.directory as usize];
-                let name = tree.name(entry);
-                add(parent, name, entry.inode);
-                let is_directory = tree.kind(entry.inode) == InodeKind::Directory;
-                if !is_directory && self.link_counts[entry.inode as usize] > 1 {
-                    groups.entry(entry.inode).or_default().add(parent, name);
-                }
+            let found = if is_directory { directory } else { other };
+            let Some((key, record, target)) = found else { return Ok(()) };
+            visit.entry(&Entry { key, record, target }, store)?;
+            let sequence = record.sequence;
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            let merge = if is_directory { &mut self.directories } else { &mut self.others };
+            merge.advance(store)?;
+            while let Some((key, record, target)) = self.others.head()
+                && key == self.key
+            {
+                visit.replaced(&Entry { key, record, target }, sequence);
+                self.others.advance(store)?;
             }
         }
-        for group in groups.values() {
-            digest.add_links(group);
-        }
-        digest
     }
+}
+
+/// Whether the entry with this key, one deeper than the directory, is in it.
+fn is_in(key: &[u8], directory: &[u8]) -> bool {
+    directory.is_empty()
+        || (key.get(directory.len()) == Some(&0) && &key[..directory.len()] == directory)
+}
+
+/// Takes back what was counted for entries that do not stay.
+pub(crate) struct Replaced<'a> {
+    pub(crate) contents: &'a Contents,
+    pub(crate) xattr_sets: &'a [Arc<[Xattr]>],
+    pub(crate) links: &'a mut [Link],
+    pub(crate) digest: &'a mut TreeDigest,
+    pub(crate) repeats: &'a mut Vec<Repeat>,
+    pub(crate) parents: Parents,
+}
+
+impl Replaced<'_> {
+    /// Takes one back.
+    pub(crate) fn take_back(&mut self, entry: &Entry<'_>, by: u64) {
+        let Entry { key, record, target } = *entry;
+        let parent = self.parents.of(key);
+        let content = usize::try_from(record.payload).ok();
+        let digests = self.contents.digests();
+        let content = content.and_then(|id| digests.get(id)).unwrap_or(&digests[0]);
+        let xattrs = self.xattr_sets.get(record.attributes.xattrs as usize);
+        let xattrs = xattrs.map_or(&[][..], |set| set);
+        let mut digest = TreeDigest::default();
+        add_entry(&mut digest, &parent, key, record, target, content, xattrs);
+        self.digest.remove(&digest);
+        if record.link != NONE
+            && let Some(link) = self.links.get_mut(record.link as usize)
+        {
+            link.group.remove_path(&parent.child(name_of(key)));
+        }
+        note(self.repeats, key, (record.sequence, by));
+    }
+}
+
+impl Visit for Replaced<'_> {
+    fn directory(&mut self, _: &mut Store) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    fn entry(&mut self, _: &Entry<'_>, _: &mut Store) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    fn replaced(&mut self, entry: &Entry<'_>, by: u64) {
+        self.take_back(entry, by);
+    }
+}
+
+/// Counts the names of inodes that may have several, which the first of them needs to know. Costs
+/// a reading of the tree where there are any.
+pub(crate) fn count_links(sealed: &mut Sealed, contents: &Contents) -> Result<bool, WriteError> {
+    if sealed.links.is_empty() {
+        return Ok(false);
+    }
+    let mut replaced = Replaced {
+        contents,
+        xattr_sets: &sealed.xattr_sets,
+        links: &mut sealed.links,
+        digest: &mut sealed.digest,
+        repeats: &mut sealed.repeats,
+        parents: Parents::default(),
+    };
+    walk(&sealed.depths, &mut sealed.store, &mut replaced)?;
+    Ok(true)
 }

@@ -28,6 +28,43 @@ pub trait Source {
     fn take_problems(&mut self) -> Vec<Problem> {
         Vec::new()
     }
+
+    /// Looks at what all entries together lack. A source that is written by people refuses; others
+    /// need not: what came last stays, and missing directories are made up.
+    ///
+    /// # Errors
+    /// Ends the build.
+    fn review(&self, review: &Review<'_>) -> Result<(), WriteError> {
+        let _ = review;
+        Ok(())
+    }
+}
+
+/// What all entries together lack; at most some thousand of each.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Review<'a> {
+    /// Paths that were given more than once.
+    pub repeats: &'a [Repeat],
+    /// Directories that were only mentioned in paths.
+    pub missing: &'a [Missing],
+}
+
+/// A path that came twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repeat {
+    /// The path.
+    pub path: Vec<u8>,
+    /// Which entries of the source, from 1; the second stays.
+    pub sequences: (u64, u64),
+}
+
+/// A directory that was not given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// Its path; empty for the root.
+    pub path: Vec<u8>,
+    /// An entry of the source that lies below it, from 1.
+    pub sequence: u64,
 }
 
 /// Metadata of an inode, as given.

@@ -1,194 +1,303 @@
-//! Writes the metadata tables and the root that names them.
+//! The metadata tables: what passes in level order becomes rows.
 //!
-//! Tables follow one another, each with its pages together; a table is streamed, so only one page
-//! a level of it is in memory.
+//! Inodes, directories, entries and link targets are written side by side in one reading of the
+//! tree, so that pages of one place in the tree lie near each other; the other tables follow. In
+//! memory are one page of each table and those in flight.
 
-use shale_format::inode::InodeKind;
-use shale_format::schema;
-use shale_format::{FrameRecord, InodeRecord, Root, Snapshot};
-use shale_table::{Schema, TableBuilder, TableRoot, Value};
+use shale_format::{FrameRecord, InodeKind, InodeRecord, Root, Snapshot, schema};
+use shale_table::{Schema, TableRoot, Value};
 
 use crate::WriteError;
 use crate::dedupe::Contents;
-use crate::emit::Pages;
-use crate::number::Numbering;
-use crate::report::{Report, TableCounts};
-use crate::tree::Tree;
+use crate::digest::{PathDigest, TreeDigest};
+use crate::flow::Env;
+use crate::number::{Entry, Replaced, Visit, count_links, walk};
+use crate::pages::{Pages, TableId};
+use crate::report::Report;
+use crate::tree::{NONE, Parents, Queue, Record, Sealed, Store, add_entry, inode_record};
 
 /// Everything the tables say.
-pub(crate) struct Tables<'a> {
-    pub(crate) tree: &'a Tree,
-    pub(crate) numbering: &'a Numbering,
+pub(crate) struct Tables<'a, 'env> {
+    pub(crate) env: &'env Env<'env>,
     pub(crate) contents: &'a Contents,
     pub(crate) frames: &'a [FrameRecord],
     pub(crate) references: &'a [u64],
 }
 
-/// A table being written, and its rows' way into pages.
-struct Writer<'w, 'e, 'o> {
-    builder: TableBuilder,
-    pages: &'w mut Pages<'e, 'o>,
-}
-
-impl Writer<'_, '_, '_> {
-    fn row(&mut self, row: &[Value<'_>]) -> Result<(), WriteError> {
-        self.builder.push(row, self.pages).map(|_| ())
-    }
-
-    fn u64s<const N: usize>(&mut self, row: [u64; N]) -> Result<(), WriteError> {
-        self.row(&row.map(Value::U64))
-    }
-}
-
-impl Tables<'_> {
-    /// Writes all tables. Fills the snapshot's name, times and the root's bounds not in.
+impl<'env> Tables<'_, 'env> {
+    /// Writes all tables and fills what the report says of the tree. Fills the snapshot's name,
+    /// times and the root's bounds not in.
     pub(crate) fn write(
         &self,
-        pages: &mut Pages<'_, '_>,
+        sealed: &mut Sealed,
+        pages: &mut Pages<'_, 'env, '_>,
         report: &mut Report,
     ) -> Result<Root, WriteError> {
-        let (xattr_order, xattr_numbers) = self.order_xattrs();
         let mut snapshot = Snapshot::default();
-        let counts = &mut report.tables;
-        snapshot.inodes = table(pages, counts, &schema::inodes::SCHEMA, |writer| {
-            self.inodes(writer, &xattr_numbers)
-        })?;
-        snapshot.directories =
-            table(pages, counts, &schema::directories::SCHEMA, |w| self.directories(w))?;
-        snapshot.entries = table(pages, counts, &schema::entries::SCHEMA, |w| self.entries(w))?;
-        snapshot.symlinks = table(pages, counts, &schema::symlinks::SCHEMA, |w| self.symlinks(w))?;
-        snapshot.xattr_sets = table(pages, counts, &schema::xattr_sets::SCHEMA, |writer| {
+        let xattr_order = self.tree(sealed, pages, &mut snapshot, report)?;
+        snapshot.xattr_sets = table(pages, report, &schema::xattr_sets::SCHEMA, |pages, id| {
             let mut first = 0;
             for &set in &xattr_order {
-                let count = self.tree.xattrs(set).len() as u64;
-                writer.u64s([first, count])?;
+                let count = sealed.xattrs(set).len() as u64;
+                pages.u64s(id, [first, count])?;
                 first += count;
             }
             Ok(())
         })?;
-        snapshot.xattr_items = table(pages, counts, &schema::xattr_items::SCHEMA, |writer| {
-            for xattr in xattr_order.iter().flat_map(|&set| self.tree.xattrs(set)) {
-                writer.row(&[Value::Bytes(&xattr.name), Value::Bytes(&xattr.value)])?;
+        snapshot.xattr_items = table(pages, report, &schema::xattr_items::SCHEMA, |pages, id| {
+            for xattr in xattr_order.iter().flat_map(|&set| sealed.xattrs(set)) {
+                pages.row(id, &[Value::Bytes(&xattr.name), Value::Bytes(&xattr.value)])?;
             }
             Ok(())
         })?;
         snapshot.file_bytes = report.file_bytes;
 
         let mut root = Root { snapshots: vec![snapshot], ..Root::default() };
-        root.contents = table(pages, counts, &schema::contents::SCHEMA, |writer| {
+        root.contents = table(pages, report, &schema::contents::SCHEMA, |pages, id| {
             for &base in self.contents.bases() {
-                writer.u64s([base])?;
+                pages.u64s(id, [base])?;
             }
-            writer.u64s([self.contents.extents.end()])
+            pages.u64s(id, [self.contents.extents.end()])
         })?;
-        root.extents = table(pages, counts, &schema::extents::SCHEMA, |writer| {
+        root.extents = table(pages, report, &schema::extents::SCHEMA, |pages, id| {
             for (base, stream) in self.contents.extents.rows() {
-                writer.u64s([base, stream])?;
+                pages.u64s(id, [base, stream])?;
             }
-            writer.u64s([self.contents.extents.end(), 0])
+            pages.u64s(id, [self.contents.extents.end(), 0])
         })?;
-        root.frames = table(pages, counts, &schema::frames::SCHEMA, |w| self.frames(w))?;
-        root.references = table(pages, counts, &schema::references::SCHEMA, |writer| {
-            self.references.iter().try_for_each(|&frame| writer.u64s([frame]))
+        root.frames = table(pages, report, &schema::frames::SCHEMA, |pages, id| {
+            for record in self.frames {
+                pages.row(id, &record.row())?;
+            }
+            let last = self.frames.last();
+            let plain_start = last.map_or(0, |last| last.plain_start + last.plain_len);
+            pages.row(id, &FrameRecord { plain_start, ..FrameRecord::default() }.row())
+        })?;
+        root.references = table(pages, report, &schema::references::SCHEMA, |pages, id| {
+            self.references.iter().try_for_each(|&frame| pages.u64s(id, [frame]))
         })?;
         Ok(root)
     }
 
-    /// Sets of attributes in the order in which inodes name them, and their numbers from 1.
-    fn order_xattrs(&self) -> (Vec<u32>, Vec<u64>) {
-        let mut order = Vec::new();
-        let mut numbers = vec![0; self.tree.xattr_set_count()];
-        for &inode in &self.numbering.inodes {
-            if let Some(set) = self.tree.xattr_set(inode)
-                && numbers[set as usize] == 0
-            {
-                order.push(set);
-                numbers[set as usize] = order.len() as u64;
-            }
+    /// Writes the tables of names and inodes. Returns the sets of attributes in the order in which
+    /// inodes name them.
+    fn tree(
+        &self,
+        sealed: &mut Sealed,
+        pages: &mut Pages<'_, 'env, '_>,
+        snapshot: &mut Snapshot,
+        report: &mut Report,
+    ) -> Result<Vec<u32>, WriteError> {
+        self.env.progress.found(sealed.digest.entry_count, 0);
+        let links_counted = count_links(sealed, self.contents)?;
+        let root = sealed.root;
+        let mut rows = Rows {
+            env: self.env,
+            contents: self.contents,
+            inodes: pages.begin(&schema::inodes::SCHEMA),
+            directories: pages.begin(&schema::directories::SCHEMA),
+            entries: pages.begin(&schema::entries::SCHEMA),
+            symlinks: pages.begin(&schema::symlinks::SCHEMA),
+            pages,
+            report,
+            waiting: Queue::default(),
+            directory_count: 1,
+            directory_index: 0,
+            entry_count: 0,
+            symlink_count: 0,
+            link_numbers: vec![0; sealed.links.len()],
+            xattr_numbers: vec![0; sealed.xattr_sets.len()],
+            xattr_order: Vec::new(),
+            replaced: Replaced {
+                contents: self.contents,
+                xattr_sets: &sealed.xattr_sets,
+                links: &mut sealed.links,
+                digest: &mut sealed.digest,
+                repeats: &mut sealed.repeats,
+                parents: Parents::default(),
+            },
+            links_counted,
+            told: 0,
+        };
+        rows.report.entries = Default::default();
+        rows.inode(&root, root.payload + 2, 0)?;
+        rows.waiting.push([1, 0], &mut sealed.store)?;
+        rows.report.entries.directories = 1;
+        walk(&sealed.depths, &mut sealed.store, &mut rows)?;
+        rows.pages.u64s(rows.directories, [rows.entry_count, 0, 0])?;
+        let ids = [rows.inodes, rows.directories, rows.entries, rows.symlinks];
+        let (told, entry_count) = (rows.told, rows.entry_count);
+        let xattr_order = std::mem::take(&mut rows.xattr_order);
+        drop(rows);
+        self.env.progress.read(entry_count - told, 0);
+        let roots = [
+            &mut snapshot.inodes,
+            &mut snapshot.directories,
+            &mut snapshot.entries,
+            &mut snapshot.symlinks,
+        ];
+        for (id, root) in ids.into_iter().zip(roots) {
+            let counts;
+            (*root, counts) = pages.end(id)?;
+            report.tables.push(counts);
         }
-        (order, numbers)
+        let counts = &mut report.entries;
+        counts.total = entry_count;
+        // Every entry and the root leads to an inode; what is too many are further names.
+        counts.hard_links = counts.total + 1 - counts.inodes;
+        report.tree_digest = self.digest(sealed, &root);
+        report.spool_bytes = report.spool_bytes.max(sealed.store.file_len());
+        Ok(xattr_order)
     }
 
-    fn inodes(&self, writer: &mut Writer, xattr_numbers: &[u64]) -> Result<(), WriteError> {
-        let (tree, numbering) = (self.tree, self.numbering);
-        let mut symlink_count = 0;
-        for &inode in &numbering.inodes {
-            let record = tree.record(inode);
-            let payload = match record.kind {
-                InodeKind::File | InodeKind::BlockDevice | InodeKind::CharDevice => {
-                    tree.payload(inode)
-                }
-                InodeKind::Directory => numbering.directory_index(tree.payload(inode) as u32),
-                InodeKind::Symlink => {
-                    symlink_count += 1;
-                    symlink_count - 1
-                }
-                InodeKind::Fifo | InodeKind::Socket => 0,
-            };
-            let record = InodeRecord {
-                link_count: numbering.link_count(tree, inode),
-                xattr_set: tree.xattr_set(inode).map_or(0, |set| xattr_numbers[set as usize]),
-                payload,
-                ..record
-            };
-            writer.row(&record.row())?;
+    /// Digest of the whole tree.
+    fn digest(&self, sealed: &Sealed, root: &Record) -> TreeDigest {
+        let mut digest = sealed.digest;
+        let xattrs = match root.attributes.xattrs {
+            NONE => &[][..],
+            set => sealed.xattrs(set),
+        };
+        let none = &self.contents.digests()[0];
+        add_entry(&mut digest, &PathDigest::ROOT, b"", root, &[], none, xattrs);
+        for link in &sealed.links {
+            digest.add_links(&link.group);
         }
-        Ok(())
-    }
-
-    fn directories(&self, writer: &mut Writer) -> Result<(), WriteError> {
-        let (tree, numbering) = (self.tree, self.numbering);
-        let mut entry_first = 0;
-        for &slot in &numbering.directories {
-            let directory = &tree.directories[slot as usize];
-            let parent = numbering.directory_index(directory.parent);
-            writer.u64s([entry_first, numbering.number(directory.inode), parent])?;
-            entry_first += numbering.entries(slot).len() as u64;
-        }
-        writer.u64s([entry_first, 0, 0])
-    }
-
-    fn entries(&self, writer: &mut Writer) -> Result<(), WriteError> {
-        let (tree, numbering) = (self.tree, self.numbering);
-        for &slot in &numbering.directories {
-            for &index in numbering.entries(slot) {
-                let entry = &tree.entries[index as usize];
-                let number = numbering.number(entry.inode);
-                writer.row(&[Value::U64(number), Value::Bytes(tree.name(entry))])?;
-            }
-        }
-        Ok(())
-    }
-
-    fn symlinks(&self, writer: &mut Writer) -> Result<(), WriteError> {
-        for &inode in &self.numbering.inodes {
-            if self.tree.kind(inode) == InodeKind::Symlink {
-                writer.row(&[Value::Bytes(self.tree.target(inode))])?;
-            }
-        }
-        Ok(())
-    }
-
-    fn frames(&self, writer: &mut Writer) -> Result<(), WriteError> {
-        for record in self.frames {
-            writer.row(&record.row())?;
-        }
-        let plain_start = self.frames.last().map_or(0, |last| last.plain_start + last.plain_len);
-        writer.row(&FrameRecord { plain_start, ..FrameRecord::default() }.row())
+        digest
     }
 }
 
-fn table(
-    pages: &mut Pages<'_, '_>,
-    counts: &mut Vec<TableCounts>,
+/// Turns what passes into rows.
+struct Rows<'r, 'p, 'env, 'o> {
+    env: &'env Env<'env>,
+    contents: &'r Contents,
+    pages: &'r mut Pages<'p, 'env, 'o>,
+    report: &'r mut Report,
+    inodes: TableId,
+    directories: TableId,
+    entries: TableId,
+    symlinks: TableId,
+    /// Inode and parent of the directories whose entries have not passed.
+    waiting: Queue,
+    directory_count: u64,
+    /// The directory whose entries pass, and one more.
+    directory_index: u64,
+    entry_count: u64,
+    symlink_count: u64,
+    /// Inode by link slot; 0: none yet.
+    link_numbers: Vec<u64>,
+    xattr_numbers: Vec<u64>,
+    xattr_order: Vec<u32>,
+    replaced: Replaced<'r>,
+    links_counted: bool,
+    /// Entries that progress was told of.
+    told: u64,
+}
+
+/// Entries between two looks at the world outside.
+const STEP: u64 = 16_384;
+
+impl Rows<'_, '_, '_, '_> {
+    /// Adds an inode and returns its number.
+    fn inode(&mut self, record: &Record, links: u64, payload: u64) -> Result<u64, WriteError> {
+        let xattr_set = match self.xattr_numbers.get_mut(record.attributes.xattrs as usize) {
+            None => 0,
+            Some(number) => {
+                if *number == 0 {
+                    self.xattr_order.push(record.attributes.xattrs);
+                    *number = self.xattr_order.len() as u64;
+                }
+                *number
+            }
+        };
+        let row = InodeRecord { link_count: links, xattr_set, payload, ..inode_record(record) };
+        self.pages.row(self.inodes, &row.row())?;
+        self.report.entries.inodes += 1;
+        Ok(self.report.entries.inodes)
+    }
+
+    /// The inode of an entry that is no directory.
+    fn leaf(&mut self, entry: &Entry<'_>) -> Result<u64, WriteError> {
+        let record = entry.record;
+        if let Some(&number) = self.link_numbers.get(record.link as usize)
+            && number > 0
+        {
+            return Ok(number);
+        }
+        let link = self.replaced.links.get(record.link as usize);
+        let link_count = link.map_or(1, |link| link.group.name_count);
+        let payload = match record.kind() {
+            InodeKind::Symlink => {
+                self.pages.row(self.symlinks, &[Value::Bytes(entry.target)])?;
+                self.symlink_count += 1;
+                self.symlink_count - 1
+            }
+            InodeKind::File => {
+                self.report.file_bytes += self.contents.content_len(record.payload);
+                record.payload
+            }
+            _ => record.payload,
+        };
+        let number = self.inode(record, link_count, payload)?;
+        if let Some(slot) = self.link_numbers.get_mut(record.link as usize) {
+            *slot = number;
+        }
+        Ok(number)
+    }
+}
+
+impl Visit for Rows<'_, '_, '_, '_> {
+    fn directory(&mut self, store: &mut Store) -> Result<(), WriteError> {
+        let Some([inode, parent]) = self.waiting.pop(store)? else {
+            return Err(WriteError::Spool(std::io::ErrorKind::UnexpectedEof.into()));
+        };
+        self.directory_index += 1;
+        self.pages.u64s(self.directories, [self.entry_count, inode, parent])
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>, store: &mut Store) -> Result<(), WriteError> {
+        let counts = &mut self.report.entries;
+        let kind = entry.record.kind();
+        match kind {
+            InodeKind::File => counts.files += 1,
+            InodeKind::Directory => counts.directories += 1,
+            InodeKind::Symlink => counts.symlinks += 1,
+            InodeKind::BlockDevice | InodeKind::CharDevice => counts.devices += 1,
+            InodeKind::Fifo | InodeKind::Socket => counts.specials += 1,
+        }
+        let number = if kind == InodeKind::Directory {
+            let index = self.directory_count;
+            self.directory_count += 1;
+            let number = self.inode(entry.record, entry.record.payload + 2, index)?;
+            self.waiting.push([number, self.directory_index - 1], store)?;
+            number
+        } else {
+            self.leaf(entry)?
+        };
+        self.entry_count += 1;
+        if self.entry_count.is_multiple_of(STEP) {
+            self.env.options.check_cancel()?;
+            self.env.progress.read(STEP, 0);
+            self.told = self.entry_count;
+        }
+        self.pages.row(self.entries, &[Value::U64(number), Value::Bytes(entry.name())])
+    }
+
+    fn replaced(&mut self, entry: &Entry<'_>, by: u64) {
+        if !self.links_counted {
+            self.replaced.take_back(entry, by);
+        }
+    }
+}
+
+fn table<'p, 'env, 'o>(
+    pages: &mut Pages<'p, 'env, 'o>,
+    report: &mut Report,
     schema: &'static Schema,
-    fill: impl FnOnce(&mut Writer<'_, '_, '_>) -> Result<(), WriteError>,
+    fill: impl FnOnce(&mut Pages<'p, 'env, 'o>, TableId) -> Result<(), WriteError>,
 ) -> Result<TableRoot, WriteError> {
-    let mut writer = Writer { builder: TableBuilder::new(schema), pages };
-    fill(&mut writer)?;
-    let Writer { builder, pages } = writer;
-    let mut root = builder.finish(pages)?;
-    root.dictionary = pages.take_dictionary().unwrap_or_default();
-    counts.push(pages.take_counts(schema.name, root.row_count));
+    let id = pages.begin(schema);
+    fill(pages, id)?;
+    let (root, counts) = pages.end(id)?;
+    report.tables.push(counts);
     Ok(root)
 }

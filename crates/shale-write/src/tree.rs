@@ -1,97 +1,125 @@
-//! The tree in memory: what the tables will say, while it is taken in.
+//! The tree while it is taken in: entries in any order, in bounded memory.
 //!
-//! Entries come in any order; directories that were not given yet are made up with mode 0755 and
-//! filled in when they come. A path that comes twice keeps what came last. Memory an entry: 16
-//! bytes and the name; an inode: 48 bytes, 48 more if other times than mtime are kept; a
-//! directory: 16 bytes more; a symbolic link: its target; an inode with further names: about 40
-//! bytes more. Attributes are held once a distinct set.
+//! Entries are kept apart by depth, directories apart from all others, in batches; a full batch is
+//! sorted, digested and packed by some thread and kept as a piece of a sorted run, in memory up to
+//! the budget and then in a temporary file (see [`runs`] and [`store`]). A source in any order that
+//! goes through directories one after the other is never really sorted: its batches are, and follow
+//! each other. [`Tree::seal`] makes up the directories that were only mentioned, and what comes of
+//! it is read in level order by [`crate::number`].
+//!
+//! A path that comes twice keeps what came last, but a directory stays a directory. In memory
+//! stay: a file whose content is still being read, an inode that may have further names (about 250
+//! bytes), each distinct set of attributes once.
 
-use std::collections::HashMap;
+mod record; // an entry in temporary storage
+mod store; // blocks, in memory or a file
+mod batch; // some thousand entries, sorted and packed
+mod runs; // sorted runs, and many read as one
+mod queue; // numbers on their way from one depth to the next
+mod seal; // directories that were only mentioned
+
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use hashbrown::HashTable;
-use shale_codec::xxh3_64;
 use shale_format::limits::{
     LINK_TARGET_LEN_MAX, NAME_LEN_MAX, XATTR_NAME_LEN_MAX, XATTR_VALUE_LEN_MAX,
 };
 use shale_format::root::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
-use shale_format::{InodeKind, InodeRecord, Timestamp};
+use shale_format::{InodeKind, Timestamp};
 
-use crate::ProblemKind;
-use crate::source::{LinkId, Metadata, SourceEntry, Xattr};
+use crate::compress::Bench;
+use crate::digest::{ContentDigest, LinkGroup, TreeDigest, content_digest};
+use crate::flow::Env;
+use crate::pool::{Pool, Ticket, Urgency};
+use crate::source::{LinkId, Metadata, Repeat, SourceEntry, Xattr};
+use crate::{ProblemKind, WriteError};
 
-/// A directory in the order of its first mention; 0 is the root.
-pub(crate) type DirectorySlot = u32;
-/// An inode in the order of its first mention; 0 is the root directory's.
-pub(crate) type InodeSlot = u32;
+use batch::{Batch, EmptyContent, PackedBatch};
+pub(crate) use batch::{Parents, add_entry, inode_record};
+pub(crate) use queue::Queue;
+use record::Attributes;
+pub(crate) use record::{NONE, Record, name_of};
+pub(crate) use runs::Merge;
+use runs::Runs;
+pub(crate) use seal::{Depth, Sealed, note};
+pub(crate) use store::Store;
+
+/// A file whose content is being read.
+pub(crate) type InodeSlot = u64;
 
 /// The tree.
-#[derive(Debug)]
-pub(crate) struct Tree {
-    strings: Strings,
-    pub(crate) entries: Vec<Entry>,
-    inodes: Vec<Inode>,
-    /// atime, ctime, btime by inode; empty if none of them is kept.
-    times: Vec<[Timestamp; 3]>,
-    pub(crate) directories: Vec<Directory>,
-    directory_index: HashTable<DirectorySlot>,
-    links: HashMap<LinkId, InodeSlot>,
+pub(crate) struct Tree<'env> {
+    env: &'env Env<'env>,
+    store: Store,
+    bench: Bench,
+    root: Record,
+    /// By depth; the first is what is in the root.
+    depths: Vec<Streams>,
+    /// Bytes of batches that are not full, about.
+    buffered_bytes: usize,
+    packing: VecDeque<Packing>,
+    pending: HashMap<InodeSlot, Pending>,
+    slot_next: InodeSlot,
+    links: HashMap<LinkId, u32>,
+    link_states: Vec<Link>,
     xattr_sets: Vec<Arc<[Xattr]>>,
     xattr_index: HashMap<Arc<[Xattr]>, u32>,
-    /// The parent of the entry before: most entries follow one of the same directory.
-    last_parent: (Vec<u8>, DirectorySlot),
-    times_kept: u8,
+    /// Path of the parent of the entry before.
+    last_parent: Vec<u8>,
+    /// The key at hand and its depth.
+    key: Vec<u8>,
+    depth: usize,
+    sequence: u64,
+    empty: EmptyContent,
+    digest: TreeDigest,
+    repeats: Vec<Repeat>,
 }
 
-/// A name in a directory.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry {
-    name: StringRef,
-    pub(crate) directory: DirectorySlot,
-    pub(crate) inode: InodeSlot,
-}
-
-/// A directory: its own entry is needed for its path.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Directory {
-    pub(crate) inode: InodeSlot,
-    /// Parent, name: as in its entry. The root is its own parent and has no name.
-    pub(crate) parent: DirectorySlot,
-    name: StringRef,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Inode {
-    /// Content id, place of the link target, device number or directory slot, by kind.
-    payload: u64,
-    /// Bytes of content of a regular file.
-    len: u64,
-    mtime: Timestamp,
-    uid: u32,
-    gid: u32,
-    /// Set of attributes, or `NO_XATTRS`.
-    xattrs: u32,
-    mode: u16,
-    state: State,
-}
+/// Entries of one depth: directories, and all others.
+#[derive(Default)]
+struct Streams([Stream; 2]);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-enum State {
-    Ready,
-    /// A directory that was only mentioned in paths.
-    Implied,
-    /// A regular file whose content was not read yet.
-    Awaiting,
-    /// Left out, with all its names.
-    LeftOut,
+enum Part {
+    Directories,
+    Others,
 }
 
-const _: () = assert!(size_of::<Entry>() == 16 && size_of::<Inode>() == 48);
+struct Stream {
+    batch: Batch,
+    /// Entries at which a batch is full: more where order is lacking, for longer runs.
+    batch_len_max: usize,
+    runs: Runs,
+    last_key: Vec<u8>,
+}
 
-const NO_XATTRS: u32 = u32::MAX;
-/// Slots are 32 bits wide; the last is never used.
-const SLOT_COUNT_MAX: usize = u32::MAX as usize;
+struct Packing {
+    depth: usize,
+    part: Part,
+    ticket: Ticket<Result<PackedBatch, WriteError>>,
+}
+
+/// A regular file whose content was not read yet, and its names.
+struct Pending {
+    record: Record,
+    names: Vec<(u64, Vec<u8>)>,
+}
+
+/// An inode that may have several names.
+pub(crate) struct Link {
+    state: LinkState,
+    record: Record,
+    target: Box<[u8]>,
+    content: Option<ContentDigest>,
+    /// Its names.
+    pub(crate) group: LinkGroup,
+}
+
+enum LinkState {
+    Ready,
+    Pending(InodeSlot),
+    LeftOut(ProblemKind),
+}
 
 /// What [`Tree::add`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,225 +130,229 @@ pub(crate) enum Added {
     NeedsContent(InodeSlot),
 }
 
-impl Tree {
+/// Entries of a batch, at first and at most.
+const BATCH_LEN: usize = 4096;
+const BATCH_LEN_MAX: usize = 65_536;
+/// Runs that show that a source has no order.
+const RUNS_FEW: usize = 4;
+/// Most batches on their way.
+const PACKING_MAX: usize = 8;
+/// Bytes of batches that are not full, at most: deep trees have many.
+const BUFFERED_BYTES_MAX: usize = 32 << 20;
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self {
+            batch: Batch::default(),
+            batch_len_max: BATCH_LEN,
+            runs: Runs::default(),
+            last_key: Vec::new(),
+        }
+    }
+}
+
+impl<'env> Tree<'env> {
     /// A tree with an implied root.
-    pub(crate) fn new(times_kept: u8) -> Self {
-        let mut tree = Self {
-            strings: Strings::default(),
-            entries: Vec::new(),
-            inodes: Vec::new(),
-            times: Vec::new(),
-            directories: Vec::new(),
-            directory_index: HashTable::new(),
+    pub(crate) fn new(env: &'env Env<'env>) -> Self {
+        Self {
+            env,
+            store: Store::new(env.plan.tree_bytes_max, env.options.temp_dir.clone()),
+            bench: Bench::default(),
+            root: implied_directory(0),
+            depths: Vec::new(),
+            buffered_bytes: 0,
+            packing: VecDeque::new(),
+            pending: HashMap::new(),
+            slot_next: 0,
             links: HashMap::new(),
+            link_states: Vec::new(),
             xattr_sets: Vec::new(),
             xattr_index: HashMap::new(),
-            last_parent: (Vec::new(), 0),
-            times_kept,
-        };
-        tree.push_inode(&IMPLIED_DIRECTORY, NO_XATTRS, 0, State::Implied);
-        tree.directories.push(Directory { inode: 0, parent: 0, name: StringRef::EMPTY });
-        tree
+            last_parent: Vec::new(),
+            key: Vec::new(),
+            depth: 0,
+            sequence: 0,
+            empty: EmptyContent(content_digest(&[])),
+            digest: TreeDigest::default(),
+            repeats: Vec::new(),
+        }
     }
 
-    /// Takes an entry in. An error leaves it out and changes nothing else of note.
-    pub(crate) fn add(&mut self, entry: &SourceEntry) -> Result<Added, ProblemKind> {
-        check_limits(entry)?;
-        if self.entries.len() >= SLOT_COUNT_MAX {
-            return Err(ProblemKind::Limit("more than 2^32 entries".to_owned()));
-        }
-        let is_directory = entry.metadata.kind == InodeKind::Directory;
-        if entry.path.is_empty() {
-            if !is_directory {
-                return Err(ProblemKind::Limit("the root is not a directory".to_owned()));
-            }
-            self.fill_directory(0, entry);
-            return Ok(Added::Whole);
-        }
+    /// Takes an entry in. A problem leaves it out and changes nothing else.
+    pub(crate) fn add(
+        &mut self,
+        pool: &mut Pool<'env>,
+        entry: &SourceEntry,
+    ) -> Result<Result<Added, ProblemKind>, WriteError> {
+        self.sequence += 1;
         let (parent, name) = split(&entry.path);
-        let parent = self.parent(parent)?;
-        if is_directory {
-            let slot = match self.find_directory(parent, name) {
-                Some(slot) => slot,
-                None => self.push_directory(parent, name),
-            };
-            self.fill_directory(slot, entry);
-            return Ok(Added::Whole);
+        if let Err(problem) = check_entry(entry, parent, name, &self.last_parent) {
+            return Ok(Err(problem));
+        }
+        let kind = entry.metadata.kind;
+        if entry.path.is_empty() {
+            if kind != InodeKind::Directory {
+                return Ok(Err(ProblemKind::Limit("the root is not a directory".to_owned())));
+            }
+            let record = self.record(entry)?;
+            if !self.root.attributes.implied {
+                note(&mut self.repeats, b"", (self.root.sequence, record.sequence));
+            }
+            self.root = record;
+            return Ok(Ok(Added::Whole));
+        }
+        self.mention(pool, parent)?;
+        if kind == InodeKind::Directory {
+            let record = self.record(entry)?;
+            self.take_key(&entry.path);
+            self.push(pool, Part::Directories, &record, &[], None)?;
+            return Ok(Ok(Added::Whole));
         }
         let known = entry.link.and_then(|link| self.links.get(&link).copied());
-        if let Some(inode) = known
-            && self.kind(inode) == entry.metadata.kind
+        if let Some(slot) = known
+            && self.link_states[slot as usize].record.kind() == kind
         {
-            let name = self.strings.push(name);
-            self.entries.push(Entry { name, directory: parent, inode });
-            return Ok(Added::Whole);
+            return self.add_name(pool, entry, slot);
         }
-        let needs_content = entry.metadata.kind == InodeKind::File && entry.metadata.len > 0;
-        let payload = match entry.metadata.kind {
-            InodeKind::Symlink => self.strings.push(&entry.target).0,
-            InodeKind::BlockDevice | InodeKind::CharDevice => entry.metadata.device,
-            _ => 0,
-        };
-        let state = if needs_content { State::Awaiting } else { State::Ready };
-        let xattrs = self.intern(&entry.xattrs);
-        let inode = self.push_inode(&entry.metadata, xattrs, payload, state);
+        let mut record = self.record(entry)?;
+        let needs_content = kind == InodeKind::File && entry.metadata.len > 0;
+        let inode = self.slot_next;
         if let Some(link) = entry.link {
-            self.links.insert(link, inode);
+            record.link = self.push_link(link, &record, entry, needs_content.then_some(inode))?;
         }
-        let name = self.strings.push(name);
-        self.entries.push(Entry { name, directory: parent, inode });
-        Ok(if needs_content { Added::NeedsContent(inode) } else { Added::Whole })
+        if needs_content {
+            self.slot_next += 1;
+            let names = vec![(self.sequence, entry.path.clone())];
+            self.pending.insert(inode, Pending { record, names });
+            return Ok(Ok(Added::NeedsContent(inode)));
+        }
+        self.take_key(&entry.path);
+        self.push(pool, Part::Others, &record, &entry.target, None)?;
+        Ok(Ok(Added::Whole))
+    }
+
+    /// A further name of an inode.
+    fn add_name(
+        &mut self,
+        pool: &mut Pool<'env>,
+        entry: &SourceEntry,
+        slot: u32,
+    ) -> Result<Result<Added, ProblemKind>, WriteError> {
+        let link = &self.link_states[slot as usize];
+        match &link.state {
+            LinkState::LeftOut(kind) => return Ok(Err(kind.clone())),
+            LinkState::Pending(inode) => {
+                if let Some(pending) = self.pending.get_mut(inode) {
+                    pending.names.push((self.sequence, entry.path.clone()));
+                }
+            }
+            LinkState::Ready => {
+                let record = Record { sequence: self.sequence, ..link.record };
+                let (target, content) = (link.target.clone(), link.content);
+                self.take_key(&entry.path);
+                self.push(pool, Part::Others, &record, &target, content.as_ref())?;
+            }
+        }
+        Ok(Ok(Added::Whole))
     }
 
     /// Says what content a regular file has, and what its metadata were when it was read.
-    pub(crate) fn set_content(&mut self, inode: InodeSlot, metadata: &Metadata, content_id: u64) {
-        let times = self.kept_times(metadata);
-        let slot = &mut self.inodes[inode as usize];
-        slot.payload = content_id;
-        slot.len = metadata.len;
-        slot.mtime = times[0];
-        slot.uid = metadata.uid;
-        slot.gid = metadata.gid;
-        slot.mode = mode(metadata);
-        slot.state = State::Ready;
-        if let Some(others) = self.times.get_mut(inode as usize) {
-            others.copy_from_slice(&times[1..]);
-        }
-    }
-
-    /// Leaves an inode out, with all its names.
-    pub(crate) fn leave_out(&mut self, inode: InodeSlot) {
-        self.inodes[inode as usize].state = State::LeftOut;
-    }
-
-    /// Whether the inode was left out.
-    pub(crate) fn is_left_out(&self, inode: InodeSlot) -> bool {
-        self.inodes[inode as usize].state == State::LeftOut
-    }
-
-    /// Number of inodes, those left out counted.
-    pub(crate) fn inode_count(&self) -> usize {
-        self.inodes.len()
-    }
-
-    /// Kind of an inode.
-    pub(crate) fn kind(&self, inode: InodeSlot) -> InodeKind {
-        let mode = u32::from(self.inodes[inode as usize].mode);
-        // Modes are only made of kinds.
-        InodeKind::from_mode(mode).unwrap_or(InodeKind::File)
-    }
-
-    /// Length of a regular file.
-    pub(crate) fn content_len(&self, inode: InodeSlot) -> u64 {
-        self.inodes[inode as usize].len
-    }
-
-    /// Content id of a regular file, number of a device, slot of a directory.
-    pub(crate) fn payload(&self, inode: InodeSlot) -> u64 {
-        self.inodes[inode as usize].payload
-    }
-
-    /// Target of a symbolic link.
-    pub(crate) fn target(&self, inode: InodeSlot) -> &[u8] {
-        self.strings.get(StringRef(self.inodes[inode as usize].payload))
-    }
-
-    /// Index of an inode's set of attributes.
-    pub(crate) fn xattr_set(&self, inode: InodeSlot) -> Option<u32> {
-        Some(self.inodes[inode as usize].xattrs).filter(|&set| set != NO_XATTRS)
-    }
-
-    /// A set of attributes, by name.
-    pub(crate) fn xattrs(&self, set: u32) -> &[Xattr] {
-        &self.xattr_sets[set as usize]
-    }
-
-    /// Number of sets of attributes.
-    pub(crate) fn xattr_set_count(&self) -> usize {
-        self.xattr_sets.len()
-    }
-
-    /// Name of an entry.
-    pub(crate) fn name(&self, entry: &Entry) -> &[u8] {
-        self.strings.get(entry.name)
-    }
-
-    /// Name of a directory in its parent.
-    pub(crate) fn directory_name(&self, slot: DirectorySlot) -> &[u8] {
-        self.strings.get(self.directories[slot as usize].name)
-    }
-
-    /// Path of an entry, for messages. Costs its depth.
-    pub(crate) fn path(&self, entry: &Entry) -> Vec<u8> {
-        let mut names = vec![self.name(entry)];
-        let mut slot = entry.directory;
-        while slot != 0 {
-            names.push(self.directory_name(slot));
-            slot = self.directories[slot as usize].parent;
-        }
-        names.reverse();
-        names.join(&b'/')
-    }
-
-    /// An inode as a row of the table, without links, attributes and payload.
-    pub(crate) fn record(&self, inode: InodeSlot) -> InodeRecord {
-        let slot = &self.inodes[inode as usize];
-        let [atime, ctime, btime] = self.times.get(inode as usize).copied().unwrap_or_default();
-        InodeRecord {
-            kind: self.kind(inode),
-            permissions: u32::from(slot.mode & !KIND_MASK),
-            uid: slot.uid,
-            gid: slot.gid,
-            link_count: 0,
-            mtime: slot.mtime,
-            atime,
-            ctime,
-            btime,
-            xattr_set: 0,
-            payload: 0,
-        }
-    }
-
-    fn kept_times(&self, metadata: &Metadata) -> [Timestamp; 4] {
-        let kept = |bit, time| if self.times_kept & bit != 0 { time } else { Timestamp::default() };
-        [
-            kept(TIME_MTIME, metadata.mtime),
-            kept(TIME_ATIME, metadata.atime),
-            kept(TIME_CTIME, metadata.ctime),
-            kept(TIME_BTIME, metadata.btime),
-        ]
-    }
-
-    fn push_inode(
+    pub(crate) fn set_content(
         &mut self,
+        pool: &mut Pool<'env>,
+        inode: InodeSlot,
         metadata: &Metadata,
-        xattrs: u32,
-        payload: u64,
-        state: State,
-    ) -> InodeSlot {
-        let times = self.kept_times(metadata);
-        self.inodes.push(Inode {
-            payload,
-            len: metadata.len,
-            mtime: times[0],
-            uid: metadata.uid,
-            gid: metadata.gid,
-            xattrs,
-            mode: mode(metadata),
-            state,
-        });
-        if self.times_kept & !TIME_MTIME != 0 {
-            self.times.push([times[1], times[2], times[3]]);
+        content_id: u64,
+        digest: &ContentDigest,
+    ) -> Result<(), WriteError> {
+        let Some(Pending { record, names }) = self.pending.remove(&inode) else {
+            return Ok(());
+        };
+        let xattrs = record.attributes.xattrs;
+        let attributes = attributes(metadata, self.env.options.times_kept, xattrs);
+        let record = Record { payload: content_id, attributes, ..record };
+        let content = (content_id != 0).then_some(digest);
+        if let Some(link) = self.link_states.get_mut(record.link as usize) {
+            link.state = LinkState::Ready;
+            link.record = record;
+            link.content = content.copied();
         }
-        (self.inodes.len() - 1) as InodeSlot
+        for (sequence, path) in names {
+            self.take_key(&path);
+            self.push(pool, Part::Others, &Record { sequence, ..record }, &[], content)?;
+        }
+        Ok(())
     }
 
-    fn intern(&mut self, xattrs: &Arc<[Xattr]>) -> u32 {
+    /// Leaves an inode out, with all its names. Returns those that it has beyond the first.
+    pub(crate) fn leave_out(&mut self, inode: InodeSlot, kind: &ProblemKind) -> Vec<Vec<u8>> {
+        let Some(Pending { record, names }) = self.pending.remove(&inode) else {
+            return Vec::new();
+        };
+        if let Some(link) = self.link_states.get_mut(record.link as usize) {
+            link.state = LinkState::LeftOut(kind.clone());
+        }
+        names.into_iter().skip(1).map(|(_, path)| path).collect()
+    }
+
+    /// Everything that was taken in, ready to be read in level order. Every content must have been
+    /// set or left out.
+    pub(crate) fn seal(mut self, pool: &mut Pool<'env>) -> Result<Sealed, WriteError> {
+        self.submit_all(pool)?;
+        while !self.packing.is_empty() {
+            self.settle(pool)?;
+        }
+        let mut sealed = Sealed {
+            store: self.store,
+            bench: self.bench,
+            root: self.root,
+            depths: Vec::new(),
+            links: self.link_states,
+            xattr_sets: self.xattr_sets,
+            digest: self.digest,
+            repeats: self.repeats,
+            missing: Vec::new(),
+        };
+        let runs = self.depths.into_iter().map(|streams| streams.0.map(|stream| stream.runs));
+        sealed.complete(runs.collect())?;
+        Ok(sealed)
+    }
+
+    fn record(&mut self, entry: &SourceEntry) -> Result<Record, WriteError> {
+        let xattrs = self.intern(&entry.xattrs)?;
+        let payload = match entry.metadata.kind {
+            InodeKind::BlockDevice | InodeKind::CharDevice => entry.metadata.device,
+            _ => 0,
+        };
+        let attributes = attributes(&entry.metadata, self.env.options.times_kept, xattrs);
+        Ok(Record { sequence: self.sequence, payload, link: NONE, attributes })
+    }
+
+    fn push_link(
+        &mut self,
+        id: LinkId,
+        record: &Record,
+        entry: &SourceEntry,
+        pending: Option<InodeSlot>,
+    ) -> Result<u32, WriteError> {
+        let slot = slot(self.link_states.len(), "inodes with several names", &entry.path)?;
+        self.links.insert(id, slot);
+        self.link_states.push(Link {
+            state: pending.map_or(LinkState::Ready, LinkState::Pending),
+            record: Record { link: slot, ..*record },
+            target: entry.target.as_slice().into(),
+            content: None,
+            group: LinkGroup::default(),
+        });
+        Ok(slot)
+    }
+
+    fn intern(&mut self, xattrs: &Arc<[Xattr]>) -> Result<u32, WriteError> {
         if xattrs.is_empty() {
-            return NO_XATTRS;
+            return Ok(NONE);
         }
         if let Some(&set) = self.xattr_index.get(xattrs) {
-            return set;
+            return Ok(set);
         }
         let sorted: Arc<[Xattr]> = if xattrs.is_sorted_by(|a, b| a.name < b.name) {
             Arc::clone(xattrs)
@@ -332,84 +364,163 @@ impl Tree {
             sorted.dedup_by(|a, b| a.name == b.name);
             sorted.into()
         };
-        *self.xattr_index.entry(sorted).or_insert_with_key(|set| {
-            self.xattr_sets.push(Arc::clone(set));
-            (self.xattr_sets.len() - 1) as u32
-        })
+        if let Some(&set) = self.xattr_index.get(&sorted) {
+            return Ok(set);
+        }
+        let set = slot(self.xattr_sets.len(), "sets of extended attributes", b"")?;
+        self.xattr_sets.push(Arc::clone(&sorted));
+        self.xattr_index.insert(sorted, set);
+        Ok(set)
     }
 
-    /// The directory at `path`, made up if it was not given yet.
-    fn parent(&mut self, path: &[u8]) -> Result<DirectorySlot, ProblemKind> {
-        if path == self.last_parent.0 {
-            return Ok(self.last_parent.1);
+    /// Notes that there is a directory at `path`.
+    fn mention(&mut self, pool: &mut Pool<'env>, path: &[u8]) -> Result<(), WriteError> {
+        if path == self.last_parent {
+            return Ok(());
         }
-        // The last parent's child, or its parent's, is near; all others are found from the root.
-        let (mut slot, rest) = match path.strip_prefix(self.last_parent.0.as_slice()) {
-            Some([b'/', rest @ ..]) if !self.last_parent.0.is_empty() => (self.last_parent.1, rest),
-            _ => (0, path),
-        };
-        if !rest.is_empty() {
-            for name in rest.split(|&byte| byte == b'/') {
-                slot = match self.find_directory(slot, name) {
-                    Some(slot) => slot,
-                    None if self.entries.len() < SLOT_COUNT_MAX => self.push_directory(slot, name),
-                    None => return Err(ProblemKind::Limit("more than 2^32 entries".to_owned())),
-                };
+        self.take_key(path);
+        let depth = self.depth;
+        let is_last = |streams: &Streams| streams.0[0].last_key == self.key;
+        if depth > 0 && !self.depths.get(depth - 1).is_some_and(is_last) {
+            let record = implied_directory(self.sequence);
+            self.push(pool, Part::Directories, &record, &[], None)?;
+        }
+        self.last_parent.clear();
+        self.last_parent.extend_from_slice(path);
+        Ok(())
+    }
+
+    /// Takes the key and the depth of a path at hand.
+    fn take_key(&mut self, path: &[u8]) {
+        self.key.clear();
+        self.key.extend_from_slice(path);
+        let mut depth = usize::from(!path.is_empty());
+        for byte in &mut self.key {
+            if *byte == b'/' {
+                *byte = 0;
+                depth += 1;
             }
         }
-        self.last_parent.0.clear();
-        self.last_parent.0.extend_from_slice(path);
-        self.last_parent.1 = slot;
-        Ok(slot)
+        self.depth = depth;
     }
 
-    fn find_directory(&self, parent: DirectorySlot, name: &[u8]) -> Option<DirectorySlot> {
-        let same = |&slot: &DirectorySlot| {
-            let directory = &self.directories[slot as usize];
-            directory.parent == parent && self.strings.get(directory.name) == name
+    /// Puts the record with the key at hand where it belongs.
+    fn push(
+        &mut self,
+        pool: &mut Pool<'env>,
+        part: Part,
+        record: &Record,
+        target: &[u8],
+        content: Option<&ContentDigest>,
+    ) -> Result<(), WriteError> {
+        let depth = self.depth;
+        if self.depths.len() < depth {
+            self.depths.resize_with(depth, Streams::default);
+        }
+        let stream = &mut self.depths[depth - 1].0[part as usize];
+        let xattrs = self.xattr_sets.get(record.attributes.xattrs as usize);
+        let before = stream.batch.memory_len();
+        stream.batch.push(&self.key, record, target, content, xattrs);
+        self.buffered_bytes += stream.batch.memory_len() - before;
+        if part == Part::Directories {
+            stream.last_key.clear();
+            stream.last_key.extend_from_slice(&self.key);
+        }
+        if stream.batch.len() >= stream.batch_len_max {
+            self.submit(pool, depth, part)?;
+        } else if self.buffered_bytes > BUFFERED_BYTES_MAX {
+            self.submit_all(pool)?;
+        }
+        Ok(())
+    }
+
+    fn submit_all(&mut self, pool: &mut Pool<'env>) -> Result<(), WriteError> {
+        for depth in 1..=self.depths.len() {
+            self.submit(pool, depth, Part::Directories)?;
+            self.submit(pool, depth, Part::Others)?;
+        }
+        Ok(())
+    }
+
+    fn submit(
+        &mut self,
+        pool: &mut Pool<'env>,
+        depth: usize,
+        part: Part,
+    ) -> Result<(), WriteError> {
+        let batch = std::mem::take(&mut self.depths[depth - 1].0[part as usize].batch);
+        if batch.len() == 0 {
+            return Ok(());
+        }
+        self.buffered_bytes -= batch.memory_len();
+        let empty = self.empty;
+        let ticket =
+            pool.submit(Urgency::Urgent, &self.env.leave, move |bench| batch.pack(bench, empty));
+        self.packing.push_back(Packing { depth, part, ticket });
+        while self.packing.len() > (self.env.plan.threads + 1).min(PACKING_MAX) {
+            self.settle(pool)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the oldest batch that is being packed.
+    fn settle(&mut self, pool: &mut Pool<'env>) -> Result<(), WriteError> {
+        let Some(Packing { depth, part, ticket }) = self.packing.pop_front() else {
+            return Ok(());
         };
-        self.directory_index.find(directory_hash(parent, name), same).copied()
-    }
-
-    fn push_directory(&mut self, parent: DirectorySlot, name: &[u8]) -> DirectorySlot {
-        let slot = self.directories.len() as DirectorySlot;
-        let inode = self.push_inode(&IMPLIED_DIRECTORY, NO_XATTRS, u64::from(slot), State::Implied);
-        let name_ref = self.strings.push(name);
-        self.directories.push(Directory { inode, parent, name: name_ref });
-        self.entries.push(Entry { name: name_ref, directory: parent, inode });
-        let (directories, strings) = (&self.directories, &self.strings);
-        self.directory_index.insert_unique(directory_hash(parent, name), slot, |&slot| {
-            let directory = &directories[slot as usize];
-            directory_hash(directory.parent, strings.get(directory.name))
-        });
-        slot
-    }
-
-    fn fill_directory(&mut self, slot: DirectorySlot, entry: &SourceEntry) {
-        let inode = self.directories[slot as usize].inode;
-        let xattrs = self.intern(&entry.xattrs);
-        self.set_content(inode, &entry.metadata, u64::from(slot));
-        self.inodes[inode as usize].xattrs = xattrs;
+        let mut batch = pool.wait(&ticket)?;
+        self.digest.merge(&batch.digest);
+        for (slot, path) in batch.links.drain(..) {
+            self.link_states[slot as usize].group.add_path(&path);
+        }
+        for repeat in batch.repeats.drain(..) {
+            let key = repeat.path.as_slice();
+            note(&mut self.repeats, key, repeat.sequences);
+        }
+        let stream = &mut self.depths[depth - 1].0[part as usize];
+        let is_new = stream.runs.append(batch, &mut self.store, &mut self.bench)?;
+        if is_new && stream.runs.count() > RUNS_FEW {
+            stream.batch_len_max = (stream.batch_len_max * 2).min(BATCH_LEN_MAX);
+        }
+        Ok(())
     }
 }
 
 const KIND_MASK: u16 = 0o170000;
 
-const IMPLIED_DIRECTORY: Metadata = Metadata {
-    kind: InodeKind::Directory,
-    permissions: 0o755,
-    uid: 0,
-    gid: 0,
-    mtime: Timestamp { sec: 0, nsec: 0 },
-    atime: Timestamp { sec: 0, nsec: 0 },
-    ctime: Timestamp { sec: 0, nsec: 0 },
-    btime: Timestamp { sec: 0, nsec: 0 },
-    len: 0,
-    device: 0,
-};
+/// A directory that nobody has given: mode 0755, nobody's time.
+fn implied_directory(sequence: u64) -> Record {
+    let mode = (InodeKind::Directory.mode_bits() | 0o755) as u16;
+    let attributes = Attributes { mode, implied: true, xattrs: NONE, ..Attributes::default() };
+    Record { sequence, payload: 0, link: NONE, attributes }
+}
 
-fn mode(metadata: &Metadata) -> u16 {
-    (metadata.kind.mode_bits() | metadata.permissions & 0o7777) as u16
+fn attributes(metadata: &Metadata, times_kept: u8, xattrs: u32) -> Attributes {
+    let kept = |bit, time| if times_kept & bit != 0 { time } else { Timestamp::default() };
+    Attributes {
+        mode: metadata.kind.mode_bits() as u16 & KIND_MASK | metadata.permissions as u16 & 0o7777,
+        implied: false,
+        uid: metadata.uid,
+        gid: metadata.gid,
+        xattrs,
+        times: [
+            kept(TIME_MTIME, metadata.mtime),
+            kept(TIME_ATIME, metadata.atime),
+            kept(TIME_CTIME, metadata.ctime),
+            kept(TIME_BTIME, metadata.btime),
+        ],
+    }
+}
+
+/// The next slot, unless there are none left.
+fn slot(count: usize, what: &'static str, path: &[u8]) -> Result<u32, WriteError> {
+    let max = u64::from(NONE) - 1;
+    u32::try_from(count).ok().filter(|&slot| slot != NONE).ok_or_else(|| WriteError::Limit {
+        path: path.to_vec(),
+        what,
+        found: count as u64,
+        max,
+    })
 }
 
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
@@ -419,20 +530,25 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn directory_hash(parent: DirectorySlot, name: &[u8]) -> u64 {
-    xxh3_64(name) ^ u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-fn check_limits(entry: &SourceEntry) -> Result<(), ProblemKind> {
+/// Checks an entry against the limits; a parent that was checked before is not checked again.
+fn check_entry(
+    entry: &SourceEntry,
+    parent: &[u8],
+    name: &[u8],
+    last_parent: &[u8],
+) -> Result<(), ProblemKind> {
     let limit = |what: String| Err(ProblemKind::Limit(what));
-    if !entry.path.is_empty() {
-        for name in entry.path.split(|&byte| byte == b'/') {
-            if name.is_empty() || name == b"." || name == b".." || name.contains(&0) {
-                return limit("a name in its path is not allowed".to_owned());
-            }
-            if name.len() > NAME_LEN_MAX {
-                return limit(format!("name of {} bytes, {NAME_LEN_MAX} allowed", name.len()));
-            }
+    // An empty path is the root's; one that begins with a slash has an empty parent and no place.
+    let has_parent = name.len() < entry.path.len();
+    let is_new_parent = has_parent && (parent.is_empty() || parent != last_parent);
+    let above = is_new_parent.then(|| parent.split(|&byte| byte == b'/'));
+    let own = (!entry.path.is_empty()).then_some(name);
+    for name in above.into_iter().flatten().chain(own) {
+        if name.is_empty() || name == b"." || name == b".." || name.contains(&0) {
+            return limit("a name in its path is not allowed".to_owned());
+        }
+        if name.len() > NAME_LEN_MAX {
+            return limit(format!("name of {} bytes, {NAME_LEN_MAX} allowed", name.len()));
         }
     }
     let target_len = entry.target.len();
@@ -457,48 +573,4 @@ fn check_limits(entry: &SourceEntry) -> Result<(), ProblemKind> {
         }
     }
     Ok(())
-}
-
-/// Byte strings in blocks, never moved: growing costs no copy of what is there.
-#[derive(Debug, Default)]
-struct Strings {
-    blocks: Vec<Vec<u8>>,
-}
-
-/// Place and length of a string: 47 bits of offset, 17 bits of length.
-#[derive(Debug, Clone, Copy)]
-struct StringRef(u64);
-
-const BLOCK_LEN: usize = 1 << 20;
-const LEN_BITS: u32 = 17;
-
-impl StringRef {
-    const EMPTY: Self = Self(0);
-}
-
-impl Strings {
-    fn push(&mut self, bytes: &[u8]) -> StringRef {
-        // Limits were checked: nothing here is longer than a link target.
-        debug_assert!(bytes.len() < 1 << LEN_BITS && bytes.len() <= BLOCK_LEN);
-        if bytes.is_empty() {
-            return StringRef::EMPTY;
-        }
-        if self.blocks.last().is_none_or(|block| block.len() + bytes.len() > BLOCK_LEN) {
-            self.blocks.push(Vec::with_capacity(BLOCK_LEN));
-        }
-        let block_index = self.blocks.len() - 1;
-        let block = &mut self.blocks[block_index];
-        let offset = (block_index * BLOCK_LEN + block.len()) as u64;
-        block.extend_from_slice(bytes);
-        StringRef(offset << LEN_BITS | bytes.len() as u64)
-    }
-
-    fn get(&self, string: StringRef) -> &[u8] {
-        let len = (string.0 & ((1 << LEN_BITS) - 1)) as usize;
-        if len == 0 {
-            return &[];
-        }
-        let offset = (string.0 >> LEN_BITS) as usize;
-        &self.blocks[offset / BLOCK_LEN][offset % BLOCK_LEN..][..len]
-    }
 }

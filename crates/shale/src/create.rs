@@ -6,13 +6,14 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shale_read::FileSource;
 use shale_write::scan::file_identity;
 use shale_write::source::LinkId;
-use shale_write::{DirectorySource, Report, ScanOptions};
+use shale_write::{DirectorySource, ManifestSource, Report, ScanOptions};
 
 use crate::error::Error;
 use crate::output::{Existing, OutputFile, existing};
@@ -47,6 +48,8 @@ pub struct CreateOptions {
     pub verify: bool,
     /// Replace an existing output.
     pub overwrite: bool,
+    /// The source is a manifest (`docs/manifest.md`) and not a directory; `-` is standard input.
+    pub manifest: bool,
     /// Ends the run with an error for which [`Error::is_cancelled`] holds.
     pub cancel: Cancel,
 }
@@ -58,6 +61,7 @@ impl Default for CreateOptions {
             one_file_system: false,
             verify: true,
             overwrite: false,
+            manifest: false,
             cancel: Cancel::new(),
         }
     }
@@ -157,6 +161,10 @@ fn build(
     let progress = BuildProgress(progress);
     let build =
         shale_write::Options { cancel: Some(options.cancel.flag()), ..options.build.clone() };
+    if options.manifest {
+        let mut manifest = manifest(source)?;
+        return Ok(shale_write::create(&mut manifest, out, &build, &progress)?);
+    }
     let scan = ScanOptions {
         threads: build.threads,
         excluded,
@@ -166,4 +174,15 @@ fn build(
     };
     let mut tree = DirectorySource::open(source, &scan, &progress)?;
     Ok(shale_write::create(&mut tree, out, &build, &progress)?)
+}
+
+/// Opens a manifest; files that it names are looked for beside it.
+fn manifest(path: &Path) -> Result<ManifestSource, Error> {
+    if path == Path::new("-") {
+        let input = Box::new(std::io::stdin());
+        return Ok(ManifestSource::open(input, b"standard input", PathBuf::new())?);
+    }
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let base = path.parent().unwrap_or(Path::new("")).to_owned();
+    Ok(ManifestSource::open(Box::new(file), path.as_os_str().as_bytes(), base)?)
 }

@@ -20,14 +20,20 @@ use crate::exit::Exit;
 use crate::report::Say;
 use crate::{signal, size, text};
 
-/// Packs a directory.
-pub fn run(source: &Path, output: &Path, how: &How, say: &Say) -> anyhow::Result<Exit> {
+/// Packs a directory, or what a manifest describes.
+pub fn run(
+    source: &Path,
+    is_manifest: bool,
+    output: &Path,
+    how: &How,
+    say: &Say,
+) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let to_stdout = output.as_os_str() == "-";
     if to_stdout && say.json {
         bail!("--json and the image cannot both go to standard output");
     }
-    let options = options(output, how)?;
+    let options = CreateOptions { manifest: is_manifest, ..options(output, how)? };
     let bar = Bar::new(say);
     let report = if to_stdout {
         if std::io::stdout().is_terminal() {
@@ -112,6 +118,7 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         one_file_system: how.one_file_system,
         verify: !how.no_verify,
         overwrite: how.force,
+        manifest: false,
         cancel: signal::cancel()?,
     })
 }

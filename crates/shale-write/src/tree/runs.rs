@@ -1,0 +1,232 @@
+//! Sorted runs of records, and many runs read as one.
+//!
+//! A batch goes behind the run that ends closest before it; only where there is none, a new run
+//! begins. So input in order, in two interleaved orders or in order but for small stretches gives
+//! few runs, and only disorder gives many. Runs that get too many are merged into one of the next
+//! generation: each record is moved once a generation, of which there are never more than a few.
+
+use std::cmp::Ordering;
+
+use super::batch::PackedBatch;
+use super::record::{Record, RecordReader, RecordWriter};
+use super::store::{BLOCK_LEN, Block, Store, pack};
+use crate::WriteError;
+use crate::compress::Bench;
+
+/// Runs of one generation. More would cost more memory to merge than they save work.
+const RUNS_MAX: usize = 128;
+/// Runs looked at for the one that a batch continues.
+const OPEN_RUNS_MAX: usize = 16;
+
+/// All runs of one kind of record at one depth.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    runs: Vec<Run>,
+}
+
+#[derive(Debug)]
+struct Run {
+    blocks: Vec<Block>,
+    last_key: Vec<u8>,
+    generation: u8,
+}
+
+impl Runs {
+    /// Keeps a batch. Returns whether it began a run of its own.
+    pub(crate) fn append(
+        &mut self,
+        batch: PackedBatch,
+        store: &mut Store,
+        bench: &mut Bench,
+    ) -> Result<bool, WriteError> {
+        let open = self.runs.len().saturating_sub(OPEN_RUNS_MAX);
+        let run = self.runs[open..]
+            .iter_mut()
+            .filter(|run| run.last_key < batch.first_key)
+            .max_by(|a, b| a.last_key.cmp(&b.last_key));
+        let (run, is_new) = match run {
+            Some(run) => (run, false),
+            None => {
+                let run = Run { blocks: Vec::new(), last_key: Vec::new(), generation: 0 };
+                self.runs.push(run);
+                (self.runs.last_mut().unwrap_or_else(|| unreachable!()), true)
+            }
+        };
+        for block in batch.blocks {
+            run.blocks.push(store.put(block)?);
+        }
+        run.last_key = batch.last_key;
+        if is_new {
+            self.consolidate(store, bench)?;
+        }
+        Ok(is_new)
+    }
+
+    /// Number of runs.
+    pub(crate) fn count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Blocks of each run.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &[Block]> {
+        self.runs.iter().map(|run| &run.blocks[..])
+    }
+
+    /// Reads all runs as one.
+    pub(crate) fn merge(&self, store: &mut Store) -> Result<Merge<'_>, WriteError> {
+        Merge::new(self.blocks(), store)
+    }
+
+    fn consolidate(&mut self, store: &mut Store, bench: &mut Bench) -> Result<(), WriteError> {
+        let mut generation = 0;
+        while self.runs.iter().filter(|run| run.generation == generation).count() >= RUNS_MAX {
+            let (old, others) = std::mem::take(&mut self.runs)
+                .into_iter()
+                .partition(|r| r.generation == generation);
+            let old: Vec<Run> = old;
+            self.runs = others;
+            let mut merge = Merge::new(old.iter().map(|run| &run.blocks[..]), store)?;
+            let mut writer = BlockWriter::default();
+            let mut last_key = Vec::new();
+            while let Some((key, record, target)) = merge.head() {
+                writer.push(key, record, target, store, bench)?;
+                last_key.clear();
+                last_key.extend_from_slice(key);
+                merge.advance(store)?;
+            }
+            generation += 1;
+            let blocks = writer.finish(store, bench)?;
+            // Before the open ones, so that it does not count among them.
+            self.runs.insert(0, Run { blocks, last_key, generation });
+        }
+        Ok(())
+    }
+}
+
+/// Writes records, in order, into blocks.
+#[derive(Debug, Default)]
+pub(crate) struct BlockWriter {
+    writer: RecordWriter,
+    blocks: Vec<Block>,
+}
+
+impl BlockWriter {
+    /// Adds a record.
+    pub(crate) fn push(
+        &mut self,
+        key: &[u8],
+        record: &Record,
+        target: &[u8],
+        store: &mut Store,
+        bench: &mut Bench,
+    ) -> Result<(), WriteError> {
+        self.writer.push(key, record, target);
+        if self.writer.bytes.len() >= BLOCK_LEN {
+            self.blocks.push(store.put(pack(bench, &self.writer.take())?)?);
+        }
+        Ok(())
+    }
+
+    /// All blocks.
+    pub(crate) fn finish(
+        mut self,
+        store: &mut Store,
+        bench: &mut Bench,
+    ) -> Result<Vec<Block>, WriteError> {
+        if !self.writer.bytes.is_empty() {
+            self.blocks.push(store.put(pack(bench, &self.writer.take())?)?);
+        }
+        Ok(self.blocks)
+    }
+}
+
+/// Runs read as one: by key; of equal keys real ones before implied ones, later ones before
+/// earlier ones. Holds one plain block a run.
+#[derive(Debug)]
+pub(crate) struct Merge<'r> {
+    cursors: Vec<Cursor<'r>>,
+    /// A heap of those cursors that are not at their end, the least first.
+    heap: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Cursor<'r> {
+    blocks: std::slice::Iter<'r, Block>,
+    reader: RecordReader,
+}
+
+impl Cursor<'_> {
+    fn advance(&mut self, store: &mut Store) -> Result<bool, WriteError> {
+        loop {
+            if self.reader.advance().map_err(WriteError::Spool)? {
+                return Ok(true);
+            }
+            match self.blocks.next() {
+                Some(block) => store.get(block, self.reader.next_block())?,
+                None => return Ok(false),
+            }
+        }
+    }
+}
+
+impl<'r> Merge<'r> {
+    /// Begins to read.
+    pub(crate) fn new(
+        runs: impl Iterator<Item = &'r [Block]>,
+        store: &mut Store,
+    ) -> Result<Self, WriteError> {
+        let mut merge = Self { cursors: Vec::new(), heap: Vec::new() };
+        for blocks in runs {
+            let mut cursor = Cursor { blocks: blocks.iter(), reader: RecordReader::default() };
+            if cursor.advance(store)? {
+                merge.heap.push(merge.cursors.len() as u32);
+                merge.cursors.push(cursor);
+            }
+        }
+        for at in (0..merge.heap.len() / 2).rev() {
+            merge.sift(at);
+        }
+        Ok(merge)
+    }
+
+    /// The least record, if any is left: key, record, link target.
+    pub(crate) fn head(&self) -> Option<(&[u8], &Record, &[u8])> {
+        let reader = &self.cursors[*self.heap.first()? as usize].reader;
+        Some((&reader.key, &reader.record, reader.target()))
+    }
+
+    /// Goes to the next record.
+    pub(crate) fn advance(&mut self, store: &mut Store) -> Result<(), WriteError> {
+        if let Some(&first) = self.heap.first() {
+            if !self.cursors[first as usize].advance(store)? {
+                self.heap.swap_remove(0);
+            }
+            self.sift(0);
+        }
+        Ok(())
+    }
+
+    fn sift(&mut self, mut at: usize) {
+        loop {
+            let mut least = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if child < self.heap.len() && self.is_less(child, least) {
+                    least = child;
+                }
+            }
+            if least == at {
+                return;
+            }
+            self.heap.swap(at, least);
+            at = least;
+        }
+    }
+
+    fn is_less(&self, a: usize, b: usize) -> bool {
+        let reader = |at: usize| &self.cursors[self.heap[at] as usize].reader;
+        let (a, b) = (reader(a), reader(b));
+        let implied = |reader: &RecordReader| reader.record.attributes.implied;
+        let order = a.key.cmp(&b.key).then(implied(a).cmp(&implied(b)));
+        order.then(b.record.sequence.cmp(&a.record.sequence)) == Ordering::Less
+    }
+}
