@@ -64,6 +64,9 @@ pub enum MountError {
         /// Why not.
         reason: String,
     },
+    /// The kernel's own EROFS cannot show this image, or not to this process.
+    #[error("the kernel view is not possible: {0}; mount with `--view fuse`")]
+    KernelView(String),
     /// The tree cannot be served at all.
     #[error("the root directory cannot be read: {0}")]
     Root(#[source] crate::ViewError),

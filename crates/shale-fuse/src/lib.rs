@@ -31,10 +31,13 @@ mod driver;
 mod transport;
 /// Mounting, and the life of a mount.
 mod mount;
+/// The kernel's EROFS over a virtual image.
+mod kernel_view;
 /// Unmounting by path.
 mod unmount;
 
 pub use error::MountError;
+pub use kernel_view::mount_kernel_view;
 pub use mount::{Mounted, StatisticsSource, Unmounter, mount};
 pub use options::Options;
 pub use prometheus::prometheus;

@@ -19,6 +19,8 @@ pub(crate) mod table;
 mod read_ahead;
 /// Memory given back while nobody asks.
 mod idle;
+/// Mounting the kernel's EROFS over a file of a mount.
+pub(crate) mod over;
 
 use crate::driver::Driver;
 use crate::error::MountError;
@@ -96,7 +98,7 @@ pub fn mount(
     };
     match server.and_then(|server| idle::watch(&life, &driver, options.idle_after).map(|()| server))
     {
-        Ok(server) => Ok(Mounted { life, driver, negotiated, server: Some(server) }),
+        Ok(server) => Ok(Mounted { life, outer: None, driver, negotiated, server: Some(server) }),
         Err(error) => {
             let _ = life.unmount(true);
             Err(MountError::system("start a thread", error))
@@ -107,6 +109,8 @@ pub fn mount(
 /// A mount being served. Dropping it unmounts, lazily if need be.
 pub struct Mounted {
     life: Arc<Life>,
+    /// What is mounted over a file of this mount, and is what people see.
+    outer: Option<Arc<Life>>,
     driver: Arc<Driver>,
     negotiated: Negotiated,
     server: Option<JoinHandle<()>>,
@@ -115,7 +119,7 @@ pub struct Mounted {
 impl Mounted {
     /// Where it is mounted, absolute and without symlinks.
     pub fn mount_point(&self) -> &Path {
-        &self.life.mount_point
+        &self.outer.as_ref().unwrap_or(&self.life).mount_point
     }
 
     /// What kernel and driver agreed on; its `Display` is for `shale mount -v`.
@@ -138,7 +142,7 @@ impl Mounted {
 
     /// A handle for another thread, such as one that waits for signals.
     pub fn unmounter(&self) -> Unmounter {
-        Unmounter(Arc::clone(&self.life))
+        Unmounter { life: Arc::clone(&self.life), outer: self.outer.clone() }
     }
 
     /// Waits until the mount is gone, whoever unmounts it.
@@ -152,7 +156,7 @@ impl Mounted {
     ///
     /// Where this fails the mount stays and `self` can be dropped (which detaches it) or not.
     pub fn unmount(&mut self, lazy: bool) -> Result<(), MountError> {
-        self.life.unmount(lazy)?;
+        self.unmounter().unmount(lazy)?;
         self.join()
     }
 
@@ -173,7 +177,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.server.is_some() {
-            let _ = self.life.unmount(true);
+            let _ = self.unmounter().unmount(true);
             // Files still open elsewhere keep the threads busy; they must not hold up this one.
             self.life.wait_for_end(DROP_PATIENCE);
         }
@@ -201,7 +205,10 @@ impl StatisticsSource {
 
 /// Unmounts from another thread.
 #[derive(Clone)]
-pub struct Unmounter(Arc<Life>);
+pub struct Unmounter {
+    life: Arc<Life>,
+    outer: Option<Arc<Life>>,
+}
 
 impl Unmounter {
     /// Takes the mount away. Does nothing where it is gone already.
@@ -211,17 +218,22 @@ impl Unmounter {
     ///
     /// Errors: [`MountError::Busy`] where it is in use and `lazy` is false.
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
-        self.0.unmount(lazy)
+        let Some(outer) = &self.outer else {
+            return self.life.unmount(lazy);
+        };
+        outer.unmount(lazy)?;
+        // Nobody sees it; it goes when nothing of it is open any more.
+        self.life.unmount(true)
     }
 
     /// Whether the mount has ended.
     pub fn has_ended(&self) -> bool {
-        self.0.ended().is_some()
+        self.life.ended().is_some()
     }
 
     /// Waits until the mount has ended, at most for `patience`; returns whether it has.
     pub fn wait_for_end(&self, patience: Duration) -> bool {
-        self.0.wait_for_end(patience)
+        self.life.wait_for_end(patience)
     }
 }
 
@@ -260,7 +272,7 @@ impl Way {
 }
 
 /// What the serving thread, the owner and the unmounters share.
-struct Life {
+pub(crate) struct Life {
     mount_point: PathBuf,
     /// Tells our mount from another at the same path; `None` where the kernel could not say.
     identity: Option<table::Identity>,
@@ -299,6 +311,11 @@ impl Life {
                 other => other,
             },
         }
+    }
+
+    /// Whether it is neither what one meets at its place nor below that.
+    fn is_gone(&self) -> bool {
+        self.position() == Position::Gone
     }
 
     fn position(&self) -> Position {

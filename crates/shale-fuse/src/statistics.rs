@@ -265,6 +265,13 @@ impl Snapshot {
 ///
 /// Errors: the path does not exist, or is not the root of a mounted image (ENODATA or EOPNOTSUPP).
 pub fn read_statistics(mount_point: &Path) -> io::Result<String> {
+    // A kernel view has no such attribute; the mount below it has.
+    let below = crate::mount::table::resolve(mount_point)
+        .and_then(|path| crate::mount::table::find(&path))
+        .ok()
+        .flatten()
+        .and_then(|entry| entry.kernel_view_place().map(Path::to_owned));
+    let mount_point = below.as_deref().unwrap_or(mount_point);
     // Larger than any snapshot: 15 histograms of 40 numbers are below 16 KiB.
     let mut value = vec![0u8; 64 << 10];
     let len = rustix::fs::getxattr(mount_point, STATISTICS_XATTR, value.as_mut_slice())?;

@@ -23,6 +23,8 @@ pub struct Negotiated {
     pub read_ahead_len: u64,
     /// What else was wanted.
     pub features: Vec<Feature>,
+    /// What the kernel sees instead of the tree itself, where that is so.
+    pub kernel_view: Option<String>,
 }
 
 /// One wish of the driver and what became of it.
@@ -61,6 +63,10 @@ impl fmt::Display for Negotiated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (major, minor) = self.kernel_version;
         let handles = if self.device_per_thread { "one device handle each" } else { "one handle" };
+        match &self.kernel_view {
+            None => writeln!(f, "view: fuse")?,
+            Some(summary) => writeln!(f, "view: kernel, {summary}")?,
+        }
         writeln!(f, "transport: /dev/fuse, kernel protocol {major}.{minor}")?;
         writeln!(f, "threads: {}, {handles}", self.thread_count)?;
         writeln!(f, "longest read: {} KiB", self.read_len_max >> 10)?;

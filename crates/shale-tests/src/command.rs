@@ -111,6 +111,11 @@ impl Mount {
         mount
     }
 
+    /// Takes care of what is mounted on `folder` already.
+    pub fn adopt(folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf() }
+    }
+
     /// The mount point.
     pub fn path(&self) -> &Path {
         &self.folder
@@ -131,7 +136,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if is_mount(&self.folder) {
-            let lazy = Command::new("fusermount3").arg("-uz").arg(&self.folder).status();
+            let lazy = shale(["umount", "--lazy"]).arg(&self.folder).status();
             println!("unmounted what a test left: {} ({lazy:?})", self.folder.display());
         }
     }

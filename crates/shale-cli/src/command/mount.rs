@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use shale::read::{FrameCache, Options as ReadOptions, Tree, Workers};
-use shale_fuse::{Mounted, Subtree, View};
+use shale_fuse::{MountError, Mounted, Subtree, View};
 
 use crate::args::{ImageArgs, Mount, ViewChoice};
 use crate::exit::Exit;
@@ -95,11 +95,20 @@ fn mount(
     };
     let driver =
         shale_fuse::Options { source_name: image.image.into_os_string(), ..wishes.driver.clone() };
-    if wishes.view == ViewChoice::Kernel {
-        anyhow::bail!("--view kernel is not possible here; mount without it");
+    let mounted = match wishes.view {
+        ViewChoice::Fuse => shale_fuse::mount(view, dir, &driver)?,
+        ViewChoice::Kernel => shale_fuse::mount_kernel_view(view, dir, &driver)?,
+        ViewChoice::Auto => match shale_fuse::mount_kernel_view(Arc::clone(&view), dir, &driver) {
+            Err(MountError::KernelView(reason)) => {
+                say.detail(format!("the kernel view is not possible: {reason}"));
+                shale_fuse::mount(view, dir, &driver)?
+            }
+            other => other?,
+        },
+    };
+    for line in mounted.negotiated().to_string().lines() {
+        say.detail(line);
     }
-    let mounted = shale_fuse::mount(view, dir, &driver)?;
-    say.detail(mounted.negotiated().to_string());
     Ok(mounted)
 }
 

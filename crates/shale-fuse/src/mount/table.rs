@@ -26,7 +26,15 @@ pub(crate) struct MountEntry {
 
 impl MountEntry {
     pub(crate) fn is_shale(&self) -> bool {
-        self.file_system == FILE_SYSTEM
+        self.file_system == FILE_SYSTEM || self.kernel_view_place().is_some()
+    }
+
+    /// For a kernel view, the FUSE mount below it.
+    pub(crate) fn kernel_view_place(&self) -> Option<&Path> {
+        let source = Path::new(&self.source);
+        let is_ours = self.file_system == "erofs"
+            && source.file_name().is_some_and(|name| name == crate::kernel_view::FILE_NAME);
+        source.parent().filter(|_| is_ours)
     }
 }
 

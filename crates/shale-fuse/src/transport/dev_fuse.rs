@@ -92,6 +92,7 @@ impl Session {
             read_len_max: agreed.read_len_max,
             read_ahead_len: u64::from(agreed.read_ahead_len),
             features: agreed.features,
+            kernel_view: None,
         };
         Ok(Self { session, negotiated })
     }

@@ -1,0 +1,271 @@
+//! Bytes of the EROFS on-disk format, as far as the kernel view uses it: superblock, inodes,
+//! directory blocks and attributes. Source: `Documentation/filesystems/erofs.rst` and
+//! `fs/erofs/erofs_fs.h` of Linux, format of version 5.4 with chunk-based files of 5.15.
+//!
+//! Only encodes; nothing here knows where things lie or where they come from.
+
+/// Unit of everything: blocks of the file system, of directories and of the page cache.
+pub(super) const BLOCK_LEN: u64 = 4096;
+pub(super) const BLOCK_BITS: u8 = 12;
+/// Inodes lie at multiples of this and are numbered by it.
+pub(super) const SLOT_LEN: u64 = 32;
+/// An inode with 32-bit owners, 64-bit size and nanoseconds; the compact form has none of these.
+pub(super) const INODE_LEN: u64 = 64;
+/// Block where inode numbers start to count.
+pub(super) const META_BLOCK: u32 = 1;
+/// Offset of the superblock.
+pub(super) const SUPERBLOCK_OFFSET: usize = 1024;
+/// A chunk that is a hole.
+pub(super) const NULL_BLOCK: u32 = u32::MAX;
+
+const MAGIC: u32 = 0xE0F5_E1E2;
+const INCOMPAT_CHUNKED_FILE: u32 = 0x4;
+const DIRENT_LEN: usize = 12;
+const XATTR_HEADER_LEN: usize = 12;
+const XATTR_ENTRY_LEN: usize = 4;
+
+/// How the data of an inode is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DataLayout {
+    /// Consecutive blocks.
+    Plain = 0,
+    /// The last, partial block follows the inode.
+    Inline = 2,
+    /// A map of chunks follows the inode.
+    Chunks = 4,
+}
+
+/// What an inode says.
+pub(super) struct Inode {
+    pub(super) layout: DataLayout,
+    pub(super) mode: u16,
+    pub(super) len: u64,
+    /// First block, device number or chunk format.
+    pub(super) place: u32,
+    pub(super) number: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) mtime: (i64, u32),
+    pub(super) link_count: u32,
+    /// Bytes of attributes behind the inode, header included; 0 or at least 12.
+    pub(super) xattrs_len: usize,
+}
+
+impl Inode {
+    pub(super) fn encode(&self) -> [u8; INODE_LEN as usize] {
+        let mut out = [0; INODE_LEN as usize];
+        let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+        let format = 1 | (self.layout as u16) << 1;
+        // 0 is none, 1 the header alone, each more stands for 4 bytes.
+        let xattr_count = match self.xattrs_len.checked_sub(XATTR_HEADER_LEN) {
+            None => 0,
+            Some(len) => 1 + (len / 4) as u16,
+        };
+        put(0, &format.to_le_bytes());
+        put(2, &xattr_count.to_le_bytes());
+        put(4, &self.mode.to_le_bytes());
+        put(8, &self.len.to_le_bytes());
+        put(16, &self.place.to_le_bytes());
+        put(20, &self.number.to_le_bytes());
+        put(24, &self.uid.to_le_bytes());
+        put(28, &self.gid.to_le_bytes());
+        put(32, &self.mtime.0.to_le_bytes());
+        put(40, &self.mtime.1.to_le_bytes());
+        put(44, &self.link_count.to_le_bytes());
+        out
+    }
+}
+
+/// The superblock.
+pub(super) fn superblock(
+    root_slot: u16,
+    inode_count: u64,
+    block_count: u32,
+    has_chunks: bool,
+) -> [u8; 128] {
+    let mut out = [0; 128];
+    let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &MAGIC.to_le_bytes());
+    put(12, &[BLOCK_BITS]);
+    put(14, &root_slot.to_le_bytes());
+    put(16, &inode_count.to_le_bytes());
+    put(36, &block_count.to_le_bytes());
+    put(40, &META_BLOCK.to_le_bytes());
+    put(64, b"shale");
+    let incompat = if has_chunks { INCOMPAT_CHUNKED_FILE } else { 0 };
+    put(80, &incompat.to_le_bytes());
+    out
+}
+
+/// The chunk format of an inode: chunks of 2^`bits` bytes, mapped by block numbers of 4 bytes.
+pub(super) fn chunk_format(bits: u8) -> u32 {
+    u32::from(bits - BLOCK_BITS)
+}
+
+/// The number of a device as the kernel packs it: 12 bits of major, 20 of minor.
+pub(super) fn device((major, minor): (u32, u32)) -> Option<u32> {
+    let fits = major < 1 << 12 && minor < 1 << 20;
+    fits.then(|| (minor & 0xFF) | (major << 8) | ((minor & !0xFF) << 12))
+}
+
+/// A name in a directory.
+pub(super) struct Dirent<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) slot: u64,
+    /// Type bits of the mode.
+    pub(super) mode: u32,
+}
+
+/// How directories fill blocks: as many entries as fit, one block after the other.
+#[derive(Default)]
+pub(super) struct DirectorySize {
+    full_block_count: u64,
+    used: u64,
+}
+
+impl DirectorySize {
+    pub(super) fn add(&mut self, name_len: usize) {
+        let len = (DIRENT_LEN + name_len) as u64;
+        if self.used + len > BLOCK_LEN {
+            self.full_block_count += 1;
+            self.used = 0;
+        }
+        self.used += len;
+    }
+
+    /// Bytes of the directory; the last block is as long as what is in it.
+    pub(super) fn len(&self) -> u64 {
+        self.full_block_count * BLOCK_LEN + self.used
+    }
+}
+
+/// The blocks of a directory whose entries are given in order of their names, `.` and `..` among
+/// them; as many bytes as [`DirectorySize`] says.
+pub(super) fn directory(entries: &[Dirent<'_>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = entries;
+    while !rest.is_empty() {
+        let mut len = 0;
+        let fits = |e: &&Dirent<'_>| {
+            len += DIRENT_LEN + e.name.len();
+            len as u64 <= BLOCK_LEN
+        };
+        let count = rest.iter().take_while(fits).count();
+        let (block, after) = rest.split_at(count);
+        let mut name_offset = count * DIRENT_LEN;
+        for entry in block {
+            out.extend_from_slice(&entry.slot.to_le_bytes());
+            out.extend_from_slice(&(name_offset as u16).to_le_bytes());
+            out.extend_from_slice(&[file_type(entry.mode), 0]);
+            name_offset += entry.name.len();
+        }
+        block.iter().for_each(|entry| out.extend_from_slice(entry.name));
+        if !after.is_empty() {
+            out.resize(out.len().next_multiple_of(BLOCK_LEN as usize), 0);
+        }
+        rest = after;
+    }
+    out
+}
+
+fn file_type(mode: u32) -> u8 {
+    match mode & 0o170000 {
+        0o100000 => 1,
+        0o040000 => 2,
+        0o020000 => 3,
+        0o060000 => 4,
+        0o010000 => 5,
+        0o140000 => 6,
+        0o120000 => 7,
+        _ => 0,
+    }
+}
+
+/// The attributes behind an inode, or why they cannot be there.
+pub(super) fn xattrs<'a>(
+    pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Result<Vec<u8>, String> {
+    // Filter of names (not used), count of shared ones (none), reserved.
+    let mut out = vec![0; XATTR_HEADER_LEN];
+    for (name, value) in pairs {
+        let shown = || name.escape_ascii();
+        let Some((index, suffix)) = prefix(name) else {
+            return Err(format!("EROFS has no place for the attribute {}", shown()));
+        };
+        let (Ok(suffix_len), Ok(value_len)) =
+            (u8::try_from(suffix.len()), u16::try_from(value.len()))
+        else {
+            return Err(format!("the attribute {} is too long for EROFS", shown()));
+        };
+        out.extend_from_slice(&[suffix_len, index]);
+        out.extend_from_slice(&value_len.to_le_bytes());
+        out.extend_from_slice(suffix);
+        out.extend_from_slice(value);
+        out.resize(out.len().next_multiple_of(XATTR_ENTRY_LEN), 0);
+    }
+    if out.len() == XATTR_HEADER_LEN {
+        return Ok(Vec::new());
+    }
+    // The count in the inode has 16 bits, for units of 4 bytes.
+    if out.len() > XATTR_HEADER_LEN + 4 * (usize::from(u16::MAX) - 1) {
+        return Err("the attributes of a file are too long for EROFS".into());
+    }
+    Ok(out)
+}
+
+fn prefix(name: &[u8]) -> Option<(u8, &[u8])> {
+    const PREFIXES: [(u8, &[u8]); 3] = [(1, b"user."), (4, b"trusted."), (6, b"security.")];
+    match name {
+        b"system.posix_acl_access" => Some((2, b"")),
+        b"system.posix_acl_default" => Some((3, b"")),
+        _ => PREFIXES.iter().find_map(|(index, prefix)| {
+            name.strip_prefix(*prefix).filter(|rest| !rest.is_empty()).map(|rest| (*index, rest))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_as_long_as_was_said_and_no_entry_crosses_a_block() {
+        for name_len in [1, 100, 255] {
+            for count in [0usize, 1, 14, 15, 16, 40, 400] {
+                let names: Vec<Vec<u8>> =
+                    (0..count).map(|n| format!("{n:0name_len$}").into_bytes()).collect();
+                let entries: Vec<Dirent<'_>> =
+                    names.iter().map(|name| Dirent { name, slot: 7, mode: 0o100644 }).collect();
+                let mut size = DirectorySize::default();
+                names.iter().for_each(|name| size.add(name.len()));
+                let bytes = directory(&entries);
+                assert_eq!(bytes.len() as u64, size.len(), "{count} of {name_len}");
+                let mut found = 0;
+                for block in bytes.chunks(BLOCK_LEN as usize) {
+                    let first = usize::from(u16::from_le_bytes([block[8], block[9]]));
+                    found += first / DIRENT_LEN;
+                }
+                assert_eq!(found, count);
+            }
+        }
+    }
+
+    #[test]
+    fn devices_are_packed_as_the_kernel_does_or_refused() {
+        assert_eq!(device((1, 3)), Some(0x103));
+        assert_eq!(device((0xABC, 0x12345)), Some(0x123A_BC45));
+        assert_eq!(device((1 << 12, 0)), None);
+        assert_eq!(device((0, 1 << 20)), None);
+    }
+
+    #[test]
+    fn attributes_that_have_no_place_are_named() {
+        let of = |name: &'static [u8], value: &'static [u8]| xattrs([(name, value)].into_iter());
+        assert!(of(b"system.nfs4_acl", b"").unwrap_err().contains("nfs4_acl"));
+        static LONG: [u8; 65536] = [1; 65536];
+        assert!(of(b"user.x", &LONG).unwrap_err().contains("too long"));
+        assert_eq!(xattrs([].into_iter()), Ok(Vec::new()));
+        let bytes = of(b"user.ab", b"xyz").unwrap();
+        assert_eq!(bytes[12..], [2, 1, 3, 0, b'a', b'b', b'x', b'y', b'z', 0, 0, 0]);
+    }
+}

@@ -1,0 +1,142 @@
+//! Mounting the kernel's EROFS over a file of a FUSE mount that nobody else sees.
+//!
+//! The two live and end together: whoever unmounts the outer one, the inner one follows; when the
+//! driver ends, both are taken away. The inner one stays in the tree, below `/run/shale`, because
+//! statistics are asked there.
+
+use super::watch::Watch;
+use super::{Life, Mounted, Way, check_mount_point, read_ahead, table};
+use crate::error::MountError;
+use crate::kernel_view::{FILE_NAME, VirtualImage};
+use crate::options::Options;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+use std::fs::File;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// Where inner mounts are.
+const RUN: &str = "/run/shale";
+/// How long a change of the list of mounts is waited for before the driver's own end is looked at.
+const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Mounts `image` over FUSE at a place of its own and the EROFS in it at `mount_point`.
+pub(crate) fn mount(
+    image: VirtualImage,
+    mount_point: &Path,
+    options: &Options,
+) -> Result<Mounted, MountError> {
+    let mount_point = check_mount_point(mount_point)?;
+    let place = Place::new()?;
+    let summary = image.summary();
+    // Owners were decided when the image was laid out; here they would lock out root's own file.
+    let inner = Options { uid: None, gid: None, allow_other: false, ..options.clone() };
+    let mut mounted = super::mount(Arc::new(image), &place.0, &inner)?;
+    attach(&place.0.join(FILE_NAME), &mount_point, options)?;
+    let outer = Arc::new(Life {
+        identity: table::Identity::of(&mount_point).ok(),
+        mount_point,
+        way: Way::Direct,
+        ended: Mutex::new(None),
+        ended_signal: Condvar::new(),
+    });
+    if let Some(identity) = outer.identity {
+        read_ahead::raise(identity.device());
+    }
+    mounted.negotiated.kernel_view = Some(summary);
+    mounted.outer = Some(Arc::clone(&outer));
+    // From here on, dropping `mounted` takes both away.
+    let watch =
+        options.auto_unmount.then(|| Watch::start(&outer.mount_point, Way::Direct)).transpose()?;
+    let table = File::open("/proc/self/mountinfo")
+        .map_err(|error| MountError::system("open the list of mounts", error))?;
+    let inner = Arc::clone(&mounted.life);
+    let follow = move || {
+        while !outer.is_gone() && inner.ended().is_none() {
+            let mut changed = [PollFd::new(&table, PollFlags::PRI)];
+            let _ = poll(&mut changed, Some(&PATIENCE));
+        }
+        // One of them is gone: the other has no use. What is open below keeps both alive.
+        let _ = outer.unmount(true);
+        let _ = inner.unmount(true);
+        outer.end(Ok(()));
+        if let Some(watch) = watch {
+            watch.release();
+        }
+        while !inner.wait_for_end(std::time::Duration::from_secs(3600)) {}
+        drop(place);
+    };
+    std::thread::Builder::new()
+        .name("shale-follow".into())
+        .spawn(follow)
+        .map_err(|error| MountError::system("start a thread", error))?;
+    Ok(mounted)
+}
+
+/// Mounts the EROFS image `file`; by the system call, as mount(8) would put a loop device between.
+fn attach(file: &Path, mount_point: &Path, options: &Options) -> Result<(), MountError> {
+    let flag = |wanted: bool, flag| if wanted { flag } else { MountFlags::empty() };
+    let flags = MountFlags::RDONLY
+        | MountFlags::NOATIME
+        | flag(!options.allow_setuid, MountFlags::NOSUID)
+        | flag(!options.allow_devices, MountFlags::NODEV)
+        | flag(options.forbid_exec, MountFlags::NOEXEC);
+    let refused = |reason: String| Err(MountError::KernelView(reason));
+    match rustix::mount::mount(file, mount_point, "erofs", flags, None) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM | Errno::ACCESS) => refused("it needs the right to mount".into()),
+        Err(Errno::NODEV) => refused("this kernel has no erofs".into()),
+        // No file-backed mounts before Linux 6.12: through a loop device, which costs a little.
+        Err(Errno::NOTBLK) => attach_loop(file, mount_point, options),
+        Err(errno) => refused(format!("the kernel's erofs refuses the image: {errno}")),
+    }
+}
+
+fn attach_loop(file: &Path, mount_point: &Path, options: &Options) -> Result<(), MountError> {
+    let mut words = String::from("loop,ro,noatime");
+    for (wanted, word) in [
+        (!options.allow_setuid, ",nosuid"),
+        (!options.allow_devices, ",nodev"),
+        (options.forbid_exec, ",noexec"),
+    ] {
+        words.push_str(if wanted { word } else { "" });
+    }
+    let output = Command::new("mount")
+        .args(["-i", "-t", "erofs", "-o", &words, "--"])
+        .args([file, mount_point])
+        .stdin(Stdio::null())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(MountError::KernelView(format!("mount says: {}", said.trim())))
+        }
+        Err(error) => Err(MountError::KernelView(format!("cannot run mount(8): {error}"))),
+    }
+}
+
+/// A directory for an inner mount; removed when the mount is gone.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Result<Self, MountError> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Relaxed);
+        let path = Path::new(RUN).join(format!("{}-{number}", std::process::id()));
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|error| MountError::system(format!("make {}", path.display()), error))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Busy if something is still mounted here, and then it has to stay.
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}

@@ -1,0 +1,173 @@
+//! Promise: the kernel view is the same tree as the FUSE view and the source, by the same oracle;
+//! and where the kernel's EROFS cannot show a tree, the reason is told and FUSE serves it.
+
+use shale_tests::command::{Mount, can_mount, create, expect_code, is_mount, shale};
+use shale_tests::manifest::Manifest;
+use shale_tests::model::make;
+use shale_tests::nasty::{Options, tiny_tree, tree};
+use shale_tests::places;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Mounts as the kernel view, or says why that is not possible.
+fn kernel_view(image: &Path, folder: &Path, more: &[&str]) -> Result<Mount, String> {
+    std::fs::create_dir_all(folder).unwrap();
+    let log = folder.with_extension("log");
+    let mut command = shale(["mount".as_ref(), image.as_os_str(), folder.as_os_str()]);
+    command.args(["--view", "kernel"]).args(more).stdout(Stdio::null());
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let status = command.status().unwrap();
+    let said = std::fs::read_to_string(&log).unwrap();
+    if !status.success() {
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(!is_mount(folder), "a refused mount stays");
+        assert!(said.contains("the kernel view is not possible"), "{said}");
+        return Err(said);
+    }
+    assert!(is_mount(folder), "{said}");
+    Ok(Mount::adopt(folder))
+}
+
+/// Whether this machine can, shown with a tree that EROFS can show.
+fn able() -> bool {
+    if !can_mount() {
+        return false;
+    }
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    make(&tiny_tree(3), &source, 3).unwrap();
+    let image = folder.path().join("tiny.shale");
+    create(&source, &image, &[]);
+    match kernel_view(&image, &folder.path().join("mount"), &[]) {
+        Ok(mount) => mount.end(),
+        Err(reason) => {
+            println!("skipped: {reason}");
+            return false;
+        }
+    }
+    true
+}
+
+/// Waits until no inner mount of ours with this source is left.
+fn inner_mounts_end(image: &Path) {
+    let image = image.canonicalize().unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let table = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        if !table.lines().any(|line| line.split(' ').next() == image.to_str()) {
+            return;
+        }
+        assert!(Instant::now() < end, "the mount below stays:\n{table}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_kernel_view_of_the_nasty_tree_is_the_tree() {
+    if !able() {
+        return;
+    }
+    let mut shown = 0;
+    for (place, folder) in places::all() {
+        let source = folder.path().join("source");
+        std::fs::create_dir(&source).unwrap();
+        make(&tree(Options::everything(4)), &source, 4).unwrap();
+        let expected = Manifest::of(&source).unwrap();
+        let image = folder.path().join("nasty.shale");
+        create(&source, &image, &[]);
+        let point = folder.path().join("mount");
+        match kernel_view(&image, &point, &["-o", "dev,suid"]) {
+            Ok(mount) => {
+                shown += 1;
+                for _ in 0..2 {
+                    let found = Manifest::of(mount.path()).unwrap();
+                    expected.assert_equals(&found, &format!("kernel view, {place}"));
+                    // And once more from the driver, not from what the kernel remembers.
+                    let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
+                }
+                let stats = expect_code(&mut shale(["stats", point.to_str().unwrap()]), 0);
+                assert!(String::from_utf8_lossy(&stats.stdout).contains("frames_decoded"));
+                mount.end();
+                inner_mounts_end(&image);
+            }
+            Err(reason) => {
+                println!("{place}: {reason}");
+                // In memory the tree has attributes of 64 KiB, one byte more than EROFS can count.
+                assert!(reason.contains("EROFS"), "{reason}");
+                let mount = Mount::new(&image, &point, &["--view", "auto"]);
+                let found = Manifest::of(mount.path()).unwrap();
+                expected.assert_equals(&found, &format!("fallback, {place}"));
+                mount.end();
+            }
+        }
+    }
+    assert!(shown > 0, "no place has a tree that EROFS can show");
+}
+
+#[test]
+fn what_erofs_cannot_show_is_told_and_served_by_fuse() {
+    if !able() {
+        return;
+    }
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("file"), "text").unwrap();
+    let file = std::fs::File::options().write(true).open(source.join("file")).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let image = folder.path().join("times.shale");
+    create(&source, &image, &["--keep-times", "atime,ctime"]);
+    let point = folder.path().join("mount");
+    let reason = kernel_view(&image, &point, &[]).unwrap_err();
+    assert!(reason.contains("change times"), "{reason}");
+    let mount = Mount::new(&image, &point, &["-o", "view=auto"]);
+    assert_eq!(std::fs::read(mount.path().join("file")).unwrap(), b"text");
+    mount.end();
+}
+
+#[test]
+fn both_mounts_end_together_whoever_ends_one() {
+    if !able() {
+        return;
+    }
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("file"), "text").unwrap();
+    let image = folder.path().join("small.shale");
+    create(&source, &image, &[]);
+    let point = folder.path().join("mount");
+    // By mount(8)'s counterpart, which knows nothing of the mount below.
+    let mount = kernel_view(&image, &point, &["-o", "uid=7"]).unwrap();
+    let owner = std::os::unix::fs::MetadataExt::uid(&point.join("file").metadata().unwrap());
+    assert_eq!(owner, 7);
+    expect_code(Command::new("umount").arg(&point), 0);
+    inner_mounts_end(&image);
+    drop(mount);
+    // In use it is refused, or goes on for who has it open.
+    let mount = kernel_view(&image, &point, &[]).unwrap();
+    let open = std::fs::File::open(point.join("file")).unwrap();
+    let words = ["umount", point.to_str().unwrap()];
+    expect_code(&mut shale(words), 1);
+    expect_code(shale(words).arg("--lazy"), 0);
+    let text = std::io::read_to_string(&open).unwrap();
+    assert_eq!(text, "text");
+    drop(open);
+    inner_mounts_end(&image);
+    drop(mount);
+    // A killed driver that was asked to leaves neither behind.
+    let mount = kernel_view(&image, &point, &["-o", "auto_unmount"]).unwrap();
+    let place = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = place.lines().find(|line| line.split(' ').nth(1) == point.to_str()).unwrap();
+    let process = line.strip_prefix("/run/shale/").unwrap().split('-').next().unwrap();
+    expect_code(Command::new("kill").args(["-9", process]), 0);
+    let end = Instant::now() + Duration::from_secs(20);
+    while is_mount(&point) {
+        assert!(Instant::now() < end, "a killed driver's mount stays");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    inner_mounts_end(&image);
+    drop(mount);
+}
