@@ -19,6 +19,8 @@ pub mod walk;
 pub mod fuzz;
 /// The oracle's view of an image through the library.
 pub mod image;
+/// The differential stress: a copy of a tree and the tree itself asked the same.
+pub mod differential;
 /// Places where test trees are made.
 pub mod places;
 /// Seeds of the fuzz targets.

@@ -42,6 +42,74 @@ fn many_readers_see_what_one_sees() {
     mount.end();
 }
 
+/// Both views, each for half of the time, asked by processes and compared with the source. An hour
+/// by hand: `STRESS_SECONDS=3600 cargo test -p shale-tests --test stress`.
+#[test]
+fn processes_that_ask_anything_get_the_answers_of_the_source() {
+    if !can_mount() {
+        return;
+    }
+    let seconds = std::env::var("STRESS_SECONDS").map_or(40, |text| text.parse().unwrap());
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    let mut options = Options::for_other_programs(9);
+    options.large_directory = 1500;
+    make(&tree(options), &source, 9).unwrap();
+    let image = folder.path().join("image.shale");
+    create(&source, &image, &[]);
+    let point = folder.path().join("mount");
+    // A cache that is far too small, so that everything is evicted and decoded again.
+    for more in [["--view", "fuse"], ["--view", "auto"]] {
+        let words = [more[0], more[1], "-o", "dev,suid,cache=4M,prefetch=1M,idle=1"];
+        let mount = Mount::new(&image, &point, &words);
+        let mut stress = std::process::Command::new(env!("CARGO_BIN_EXE_shale-stress"));
+        stress.arg(&source).arg(&point).args([&(seconds / 2).to_string(), "3", "100"]);
+        let output = shale_tests::command::expect_code(&mut stress, 0);
+        print!("{}: {}", more[1], String::from_utf8_lossy(&output.stdout));
+        mount.end();
+    }
+}
+
+/// The tool above is worth nothing if it cannot find a difference: one byte, one mode, one name.
+#[test]
+fn a_wrong_answer_is_found() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    for n in 0..4 {
+        std::fs::write(source.join(format!("file-{n}")), vec![n; 20_000]).unwrap();
+    }
+    for (number, what) in ["byte", "mode", "name", "nothing"].into_iter().enumerate() {
+        let copy = folder.path().join(what);
+        let mut cp = std::process::Command::new("cp");
+        shale_tests::command::expect_code(cp.arg("-a").arg(&source).arg(&copy), 0);
+        let file = copy.join("file-2");
+        match what {
+            "byte" => {
+                let times = std::fs::metadata(&file).unwrap().modified().unwrap();
+                let mut bytes = std::fs::read(&file).unwrap();
+                bytes[12_345] ^= 1;
+                std::fs::write(&file, bytes).unwrap();
+                File::options().write(true).open(&file).unwrap().set_modified(times).unwrap();
+            }
+            "mode" => {
+                let mode = std::fs::Permissions::from_mode(0o604);
+                std::fs::set_permissions(&file, mode).unwrap();
+            }
+            "name" => std::fs::write(copy.join("file-4"), "").unwrap(),
+            _ => {}
+        }
+        let mut stress = std::process::Command::new(env!("CARGO_BIN_EXE_shale-stress"));
+        stress.arg(&source).arg(&copy).args(["2", "1", &number.to_string()]);
+        let code = i32::from(what != "nothing");
+        let output = shale_tests::command::expect_code(&mut stress, code);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(code == 0 || said.contains(&format!("seed {number}")), "{said}");
+    }
+}
+
 fn reader(seed: u64, manifest: &Manifest, source: &Path, mount: &Path) {
     let mut random = Random::new(seed);
     let entries: Vec<(&Vec<u8>, &Record)> = manifest.records.iter().collect();

@@ -105,7 +105,7 @@ pub(super) fn chunk_format(bits: u8) -> u32 {
 /// The number of a device as the kernel packs it: 12 bits of major, 20 of minor.
 pub(super) fn device((major, minor): (u32, u32)) -> Option<u32> {
     let fits = major < 1 << 12 && minor < 1 << 20;
-    fits.then(|| (minor & 0xFF) | (major << 8) | ((minor & !0xFF) << 12))
+    fits.then_some((minor & 0xFF) | (major << 8) | ((minor & !0xFF) << 12))
 }
 
 /// A name in a directory.
