@@ -5,7 +5,8 @@
 //! listings from the start, in small steps and from remembered positions; attributes; link targets;
 //! extended attributes; names that are not there; reads, aligned or not, within and beyond the
 //! end, through the page cache and past it, and by `sendfile`; data and holes by `lseek`. In
-//! between, read-ahead is advised on and off, and the kernel's caches are dropped where the user may.
+//! between, read-ahead is advised on and off, and the kernel's caches are dropped where the user
+//! may.
 
 use crate::model::open_parent;
 use crate::random::Random;
