@@ -171,3 +171,51 @@ fn both_mounts_end_together_whoever_ends_one() {
     inner_mounts_end(&image);
     drop(mount);
 }
+
+#[test]
+fn an_overlay_over_the_kernel_view_takes_changes() {
+    if !able() {
+        return;
+    }
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    std::fs::create_dir_all(source.join("dir")).unwrap();
+    std::fs::write(source.join("dir/old"), "old").unwrap();
+    std::fs::write(source.join("dir/doomed"), "doomed").unwrap();
+    let image = folder.path().join("small.shale");
+    create(&source, &image, &[]);
+    let point = folder.path().join("mount");
+    let mount = kernel_view(&image, &point, &[]).unwrap();
+    // The upper layer may not lie on an overlay itself, as temporary folders often do.
+    let top = folder.path().join("top");
+    std::fs::create_dir(&top).unwrap();
+    expect_code(Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(&top), 0);
+    for name in ["upper", "work", "merged"] {
+        std::fs::create_dir(top.join(name)).unwrap();
+    }
+    let merged = top.join("merged");
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        point.display(),
+        top.join("upper").display(),
+        top.join("work").display()
+    );
+    let mut overlay = Command::new("mount");
+    overlay.args(["-t", "overlay", "overlay", "-o", &options]).arg(&merged);
+    let laid = overlay.output().unwrap();
+    if laid.status.success() {
+        std::fs::write(merged.join("dir/old"), "new").unwrap();
+        std::fs::remove_file(merged.join("dir/doomed")).unwrap();
+        std::fs::rename(merged.join("dir"), merged.join("moved")).unwrap_or(());
+        std::fs::create_dir(merged.join("more")).unwrap();
+        let names = || std::fs::read_dir(&merged).unwrap().count();
+        assert_eq!(names(), 2);
+        assert_eq!(std::fs::read(point.join("dir/old")).unwrap(), b"old");
+        assert!(point.join("dir/doomed").exists());
+    } else {
+        println!("skipped: no overlay here: {}", String::from_utf8_lossy(&laid.stderr).trim());
+    }
+    let _ = Command::new("umount").arg(&merged).status();
+    expect_code(Command::new("umount").arg(&top), 0);
+    mount.end();
+}
