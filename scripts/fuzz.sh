@@ -6,7 +6,7 @@
 # fuzz/artifacts and ends the run with status 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- open_and_walk table_page frame_decode
+[ $# -gt 0 ] || set -- open_and_walk table_page frame_decode manifest_lines
 # The fuzzer's products lie beside the fuzz crate, apart from those of the stable compiler.
 unset CARGO_TARGET_DIR
 

@@ -1,14 +1,14 @@
 //! A whole tree, depth first in name order, without recursion and safe from loops.
 //!
-//! Each step costs a name, an inode and its attributes, about two microseconds with warm pages.
-//! Memory is a path and one small record per level. Every directory is entered once, as
+//! Each step costs a name, an inode and its attributes, less than a microsecond with warm pages.
+//! Memory is a path and, for each level, a record and up to 256 names. Every directory is entered once, as
 //! `directory.rs` explains, so a descent ends whatever the image says.
 
 use crate::directory::{Directory, EntryOrder, PATH_LEN_MAX};
 use crate::error::{Expected, Place, ReadError, value};
 use crate::tree::{Attributes, Tree};
+use crate::window::{EntryWindow, InodeWindow};
 use shale_format::InodeKind;
-use shale_format::schema::entries;
 
 /// One step of a descent; valid until the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,7 @@ pub struct Descend {
     start: Option<Attributes>,
     /// The directory given last, to be entered by the next step.
     entering: Option<Directory>,
+    inodes: InodeWindow,
 }
 
 #[derive(Debug)]
@@ -45,6 +46,7 @@ struct Level {
     directory: Directory,
     row: u64,
     order: EntryOrder,
+    entries: EntryWindow,
     /// Length of this directory's path.
     path_len: usize,
 }
@@ -59,6 +61,7 @@ impl Tree {
             levels: Vec::new(),
             start: Some(self.attributes(inode)?),
             entering: None,
+            inodes: InodeWindow::default(),
         })
     }
 }
@@ -78,6 +81,7 @@ impl Descend {
                 directory,
                 row: directory.entry_first,
                 order: EntryOrder::new(directory.inode),
+                entries: EntryWindow::default(),
                 path_len: self.path.len(),
             });
         }
@@ -90,7 +94,7 @@ impl Descend {
             let row = level.row;
             level.row += 1;
             let inode = level.directory.inode;
-            let attributes = step(&self.tree, level, row, &mut self.path)
+            let attributes = step(&self.tree, level, row, &mut self.path, &mut self.inodes)
                 .at(|| format!("entries row {row}"))
                 .at(|| format!("directory inode {inode}"))?;
             self.arrive(&attributes)?;
@@ -120,12 +124,10 @@ fn step(
     level: &mut Level,
     row: u64,
     path: &mut Vec<u8>,
+    inodes: &mut InodeWindow,
 ) -> Result<Attributes, ReadError> {
-    let (page, first_row) = tree.entries().table()?.page_of(row)?;
-    let at = (row - first_row) as usize;
-    let inode = page.u64(entries::INODE, at)?;
-    let name = page.bytes(entries::NAME, at)?;
-    level.order.check(tree, &level.directory, &name, inode)?;
+    let (inode, name) = level.entries.entry(tree, row, level.directory.entry_end)?;
+    level.order.check(tree, &level.directory, name, inode)?;
     let path_len = path.len() + 1 + name.len();
     if path_len > PATH_LEN_MAX {
         let expected = Expected::AtMost(PATH_LEN_MAX as u64);
@@ -134,6 +136,6 @@ fn step(
     if !path.is_empty() {
         path.push(b'/');
     }
-    path.extend_from_slice(&name);
-    tree.attributes_in(inode, Some(level.directory.index))
+    path.extend_from_slice(name);
+    inodes.attributes(tree, inode, Some(level.directory.index))
 }

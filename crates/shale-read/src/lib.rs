@@ -25,6 +25,7 @@ mod tree; // one snapshot: inodes, names, links
 mod directory; // one directory: its range of entries, listed
 mod xattrs; // extended attributes
 mod descend; // a whole tree, depth first, safe from loops
+mod window; // rows near each other, decoded together
 mod content; // from a content to extents and frames
 mod file; // from a range of a file to bytes
 mod frames; // frame records, and one frame decoded and verified

@@ -156,7 +156,7 @@ impl Tree {
     }
 
     /// The page of an inode and its row there.
-    fn inode_row(&self, inode: u64) -> Result<(Arc<Page>, usize), ReadError> {
+    pub(crate) fn inode_row(&self, inode: u64) -> Result<(Arc<Page>, usize), ReadError> {
         let inode_count = self.inode_count();
         match inode.checked_sub(1) {
             Some(row) if row < inode_count => {
@@ -208,24 +208,39 @@ impl Tree {
                 *value = page.u64(column, row)?;
             }
             let record = InodeRecord::from_columns(&columns)?;
-            let size = self.size(inode, &record, parent)?;
-            Ok(Attributes {
-                inode,
-                kind: record.kind,
-                permissions: record.permissions,
-                uid: record.uid,
-                gid: record.gid,
-                link_count: record.link_count,
-                size,
-                mtime: record.mtime,
-                atime: record.atime,
-                ctime: record.ctime,
-                btime: record.btime,
-                xattr_set: record.xattr_set,
-                payload: record.payload,
-            })
+            self.attributes_of(inode, &record, parent, None)
         };
         attributes().at(|| format!("inode {inode}"))
+    }
+
+    /// The attributes that a row tells, and those that it leads to. `content_len` is the length of
+    /// the row's content, if it is known to exist.
+    pub(crate) fn attributes_of(
+        &self,
+        inode: u64,
+        record: &InodeRecord,
+        parent: Option<u64>,
+        content_len: Option<u64>,
+    ) -> Result<Attributes, ReadError> {
+        let size = match (record.kind, content_len) {
+            (InodeKind::File, Some(len)) => len,
+            _ => self.size(inode, record, parent)?,
+        };
+        Ok(Attributes {
+            inode,
+            kind: record.kind,
+            permissions: record.permissions,
+            uid: record.uid,
+            gid: record.gid,
+            link_count: record.link_count,
+            size,
+            mtime: record.mtime,
+            atime: record.atime,
+            ctime: record.ctime,
+            btime: record.btime,
+            xattr_set: record.xattr_set,
+            payload: record.payload,
+        })
     }
 
     fn size(

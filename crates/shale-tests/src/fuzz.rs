@@ -10,6 +10,7 @@ use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::superblock::SUPERBLOCK_LEN;
 use shale_read::MemorySource;
 use shale_table::{ColumnKind, Page, Schema};
+use shale_write::manifest::{self, Detail, Given};
 use std::sync::Arc;
 
 /// Schemas of pages by the first byte of an input of [`table_page`].
@@ -47,6 +48,25 @@ pub fn table_page(bytes: &[u8]) {
         match spec.kind {
             ColumnKind::U64 => read_integers(&page, column, rows),
             ColumnKind::Bytes => read_strings(&page, column, rows),
+        }
+    }
+}
+
+/// Takes each line of the bytes apart as a line of a manifest, as an entry and as an attribute.
+pub fn manifest_lines(bytes: &[u8]) {
+    let mut given = Given::default();
+    let mut path = Vec::new();
+    for line in bytes.split(|&byte| byte == b'\n') {
+        let _ = manifest::parse_xattr(line);
+        let Ok((detail, _)) = manifest::parse(line, &mut given, &mut path) else { continue };
+        assert!(given.permissions <= 0o7777 && given.mtime.nsec < 1_000_000_000);
+        assert!(path.len() <= manifest::PATH_LEN_MAX && !path.contains(&0));
+        let mut names = path.split(|&byte| byte == b'/');
+        let is_name =
+            |name: &[u8]| (1..=255).contains(&name.len()) && name != b"." && name != b"..";
+        assert!(path.is_empty() || names.all(is_name), "{}", path.escape_ascii());
+        if let Detail::Symlink(target) = detail {
+            assert!(!target.is_empty() && !target.contains(&0));
         }
     }
 }

@@ -17,6 +17,16 @@ impl PageSink for Pages {
     }
 }
 
+/// Inputs of [`crate::fuzz::manifest_lines`]: each type of entry, escapes and numbers at their ends.
+pub fn manifests() -> Vec<Vec<u8>> {
+    let text = "d 755 0 0 1700000000 - .\nf#12 644 4294967295 = -0.25 @a\\x20b a b/c\nx user.a v\\n\n\
+                l 777 = = 9223372036854775807.999999999 ../\\\\t l\nc 600 0 5 = 4:64 tty\n\
+                b = = = = 4294967295:0 b\np 0 0 0 0 - p\ns 7777 0 0 -1 - s\nf 0 0 0 0 9223372036854775807 f";
+    std::iter::once(text.as_bytes().to_vec())
+        .chain(text.split('\n').map(|line| line.as_bytes().to_vec()))
+        .collect()
+}
+
 /// Inputs of [`crate::fuzz::table_page`]: the byte of the schema, then a page. Between them they
 /// use every codec that a builder chooses.
 pub fn pages() -> Vec<Vec<u8>> {

@@ -80,3 +80,8 @@ fn frame_decode() {
     assert!(seeds.len() >= 10, "{} seeds", seeds.len());
     run(&seeds, 20_000, fuzz::frame_decode);
 }
+
+#[test]
+fn manifest_lines_survive_mutation() {
+    run(&seeds::manifests(), 20_000, fuzz::manifest_lines);
+}

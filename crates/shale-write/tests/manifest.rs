@@ -119,6 +119,34 @@ fn a_million_entries_are_small_in_the_image_and_in_pages_touched() {
 }
 
 #[test]
+fn a_directory_of_a_million_names_lists_from_any_position() {
+    const COUNT: u64 = 1_000_000;
+    let (tree, _) = pack(&forest(&[COUNT as usize]).join("\n")).unwrap();
+    let mut names: Vec<String> = (0..COUNT).map(|number| format!("file-{number}.txt")).collect();
+    names.sort();
+    // A cookie is the number of entries before it, whatever was listed before.
+    for cookie in [0, 1, 16_383, 16_384, 16_385, 777_777, COUNT - 1, COUNT, COUNT + 5] {
+        let mut next = cookie;
+        let list = tree.list(1, cookie, |entry| {
+            assert_eq!(entry.name, names[next as usize].as_bytes());
+            next += 1;
+            assert_eq!((entry.cookie, entry.inode), (next, next + 1));
+            next < cookie + 40_000
+        });
+        list.unwrap();
+        assert_eq!(next, (cookie + 40_000).min(COUNT).max(cookie));
+    }
+    // A name that is not there costs a search over the page index.
+    let pages = || {
+        let counters = tree.image().counters().snapshot();
+        counters.pages_read + counters.page_hits
+    };
+    let before = pages();
+    assert_eq!(tree.lookup(1, b"file-5x.txt").unwrap(), None);
+    assert!(pages() - before <= 40, "{}", pages() - before);
+}
+
+#[test]
 fn hard_links_attributes_and_holes_are_as_written() {
     let (tree, report) = pack(
         "# all of it\n\nd 700 1 2 -1.5 - .\nf#9 640 3 4 5 100000 b\nx user.b B\\x00\nx user.a A\n\

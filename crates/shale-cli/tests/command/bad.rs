@@ -160,3 +160,24 @@ fn unreadable_files_are_all_named() {
     assert!(!said["left_out"].as_array().unwrap().is_empty());
     stage.run(0, &["check", "image.shale", "-q"]);
 }
+
+#[test]
+fn manifests_are_packed_and_their_mistakes_named() {
+    let stage = Stage::without_image();
+    let text = "d 755 0 0 0 - .\nf 644 0 0 7.5 @source/docs/text.txt copy\nf = = = = 0 empty\n";
+    std::fs::write(stage.path("list"), text).unwrap();
+    stage.run(0, &["create", "--manifest", "list", "-o", "list.shale", "-q"]);
+    let copy = stage.run(0, &["cat", "list.shale", "copy"]).stdout;
+    assert_eq!(copy, std::fs::read(stage.path("source/docs/text.txt")).unwrap());
+    // From a pipe, with a mistake behind good lines: no image.
+    let mut command = stage.command(&["create", "--manifest", "-", "-o", "piped.shale"]);
+    std::fs::write(stage.path("bad"), format!("{text}f 644 0 0 0 0 empty\n")).unwrap();
+    let output = command.stdin(File::open(stage.path("bad")).unwrap()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("line 4") && said.contains("line 3 gives"), "{said}");
+    assert!(!stage.path("piped.shale").exists());
+    stage.fails(2, &["create", "source", "--manifest", "list", "-o", "x"], &["--manifest"]);
+    stage.fails(2, &["create", "-o", "x"], &["SOURCE"]);
+    stage.fails(1, &["create", "--manifest", "nowhere", "-o", "x"], &["nowhere"]);
+}

@@ -75,7 +75,11 @@ fn manifest(path: &Path) -> Result<()> {
 }
 
 fn write_seeds(folder: &Path) -> Result<()> {
-    for (target, seeds) in [("table_page", seeds::pages()), ("frame_decode", seeds::frames())] {
+    for (target, seeds) in [
+        ("table_page", seeds::pages()),
+        ("frame_decode", seeds::frames()),
+        ("manifest_lines", seeds::manifests()),
+    ] {
         let folder = folder.join(target);
         fs::create_dir_all(&folder)?;
         for (index, seed) in seeds.iter().enumerate() {
