@@ -1,8 +1,8 @@
 //! A whole tree, depth first in name order, without recursion and safe from loops.
 //!
 //! Each step costs a name, an inode and its attributes, less than a microsecond with warm pages.
-//! Memory is a path and, for each level, a record and up to 256 names. Every directory is entered once, as
-//! `directory.rs` explains, so a descent ends whatever the image says.
+//! Memory is a path and, for each level, a record and up to 256 names. Every directory is entered
+//! once, as `directory.rs` explains, so a descent ends whatever the image says.
 
 use crate::directory::{Directory, EntryOrder, PATH_LEN_MAX};
 use crate::error::{Expected, Place, ReadError, value};

@@ -17,7 +17,7 @@ impl PageSink for Pages {
     }
 }
 
-/// Inputs of [`crate::fuzz::manifest_lines`]: each type of entry, escapes and numbers at their ends.
+/// Inputs of [`crate::fuzz::manifest_lines`]: types of entries, escapes, numbers at their ends.
 pub fn manifests() -> Vec<Vec<u8>> {
     let text = "d 755 0 0 1700000000 - .\nf#12 644 4294967295 = -0.25 @a\\x20b a b/c\nx user.a v\\n\n\
                 l 777 = = 9223372036854775807.999999999 ../\\\\t l\nc 600 0 5 = 4:64 tty\n\
