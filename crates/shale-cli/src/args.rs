@@ -168,8 +168,11 @@ pub struct How {
     #[command(flatten)]
     pub digits: Digits,
     /// Codec and its settings instead of the level's: zstd:19, lzma:9e, lz4, brotli:11, stored.
-    #[arg(short = 'C', long)]
-    pub codec: Option<String>,
+    ///
+    /// With a category of data before it, such as text=lzma:9,lc=4,pb=0, only for that; may be
+    /// given several times. Categories are generic, text, code, audio, sensor and incompressible.
+    #[arg(short = 'C', long, value_name = "[CATEGORY=]CODEC[:SETTINGS]")]
+    pub codec: Vec<String>,
     /// Plain bytes of a frame instead of the level's, such as 256K.
     #[arg(long, value_parser = size::parse)]
     pub frame_size: Option<u64>,

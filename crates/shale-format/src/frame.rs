@@ -27,6 +27,22 @@ pub enum Category {
 }
 
 impl Category {
+    /// All categories, by number.
+    pub const ALL: [Self; 7] = [
+        Self::Generic,
+        Self::Text,
+        Self::Code,
+        Self::Audio,
+        Self::Sensor,
+        Self::Incompressible,
+        Self::Dictionary,
+    ];
+
+    /// The category with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|category| category.name() == name)
+    }
+
     /// The category with this number; unknown numbers are generic, as nothing depends on it.
     pub fn from_id(id: u64) -> Self {
         match id {

@@ -16,11 +16,15 @@
 //!
 //! Threads and memory never change the image: they decide when and where, not what.
 
-use shale_codec::Settings;
+use std::fmt;
+
+use shale_codec::{Settings, SettingsError};
+use shale_format::Category;
 use shale_format::limits::{
     FRAME_PLAIN_LEN_MAX, REFERENCE_COUNT_MAX, REFERENCE_DEPTH_MAX, SNAPSHOT_NAME_LEN_MAX,
 };
 
+use crate::kin::KIN_BYTES;
 use crate::levels::{LEVELS, Level, ReferenceLimits};
 use crate::reference::PRINT_COUNT_MAX;
 use crate::{Options, WriteError};
@@ -51,17 +55,75 @@ const FRAME_LEN_MIN: u32 = 4 << 10;
 pub(crate) struct Plan {
     pub(crate) threads: usize,
     pub(crate) level: &'static Level,
-    pub(crate) settings: Settings,
+    pub(crate) codecs: Codecs,
     pub(crate) page_settings: Settings,
     pub(crate) frame_len: usize,
     pub(crate) references: Option<ReferenceLimits>,
     pub(crate) segment_window_len: u32,
     /// Bytes of packed names and attributes kept in memory before they go to a temporary file.
     pub(crate) tree_bytes_max: u64,
+    pub(crate) lays_kin: bool,
+    /// Bytes of contents kept in memory before they go to a temporary file.
+    pub(crate) shelf_bytes_max: u64,
     /// Plain bytes of frames being compressed or waiting for their turn to be written.
     pub(crate) flight_bytes_max: u64,
     /// Plain bytes of frames kept in memory before they go to a temporary file.
     pub(crate) spool_bytes_max: u64,
+}
+
+/// The codec of each category.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Codecs([Settings; Category::ALL.len()]);
+
+impl Codecs {
+    fn new(level: &Level, options: &Options) -> Result<Self, WriteError> {
+        let wrong =
+            |settings: String, error: SettingsError| option("codec", settings, error.to_string());
+        let [all, text] = level.settings().map_err(|error| wrong(level.codec.to_owned(), error))?;
+        let mut codecs = Self([all; Category::ALL.len()]);
+        codecs.0[Category::Text as usize] = text;
+        for &(category, settings) in &options.codecs {
+            settings.validate().map_err(|error| wrong(settings.to_string(), error))?;
+            if category.is_none() {
+                codecs.0.fill(settings);
+            }
+        }
+        for &(category, settings) in &options.codecs {
+            if let Some(category) = category {
+                codecs.0[category as usize] = settings;
+            }
+        }
+        Ok(codecs)
+    }
+
+    /// For frames of a category.
+    pub(crate) fn of(&self, category: Category) -> Settings {
+        self.0[category as usize]
+    }
+
+    fn distinct(&self) -> Vec<Settings> {
+        let mut distinct: Vec<Settings> = Vec::new();
+        for settings in self.0 {
+            if !distinct.contains(&settings) {
+                distinct.push(settings);
+            }
+        }
+        distinct
+    }
+}
+
+impl fmt::Display for Codecs {
+    /// The codec of generic data, and those of other categories where they differ.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generic = self.of(Category::Generic);
+        write!(f, "{generic}")?;
+        for category in Category::ALL {
+            if self.of(category) != generic {
+                write!(f, " {}-codec={}", category.name(), self.of(category))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Plan {
@@ -77,8 +139,7 @@ impl Plan {
         if frame_len < FRAME_LEN_MIN || u64::from(frame_len) > FRAME_PLAIN_LEN_MAX {
             return Err(option("frame length", frame_len, "4 KiB to 64 MiB".to_owned()));
         }
-        let settings = options.codec.unwrap_or_else(|| level.settings());
-        settings.validate().map_err(|error| option("codec", settings, error.to_string()))?;
+        let codecs = Codecs::new(level, options)?;
         let page_settings = Settings { level: level.page_level, ..zstd() };
         let asked = options.references.unwrap_or(level.references);
         let references = ReferenceLimits {
@@ -91,12 +152,14 @@ impl Plan {
         let plan = Self {
             threads: thread_count(options.threads),
             level,
-            settings,
+            codecs,
             page_settings,
             frame_len: frame_len as usize,
             references,
             segment_window_len: options.segment_window_len.unwrap_or(level.segment_window_len),
             tree_bytes_max: 0,
+            lays_kin: level.lays_kin,
+            shelf_bytes_max: 0,
             flight_bytes_max: 0,
             spool_bytes_max: 0,
         };
@@ -107,12 +170,19 @@ impl Plan {
         let frame_len = self.frame_len as u64;
         let prefix_len =
             self.references.map_or(0, |limits| u64::from(limits.count_max) * frame_len);
-        let encoder = self.settings.encoder_memory_len(self.frame_len, prefix_len as usize);
+        // A thread may come to need all of them.
+        let distinct = self.codecs.distinct().into_iter();
+        let encoder: u64 =
+            distinct.map(|s| s.encoder_memory_len(self.frame_len, prefix_len as usize)).sum();
         let thread_bytes = encoder + prefix_len + 2 * frame_len;
         let mut fixed = FIXED_BYTES;
-        if self.references.is_some() {
-            fixed += SKETCH_BYTES;
-        }
+        // One is gone when the other is made.
+        fixed += match (self.references.is_some(), self.lays_kin) {
+            (true, true) => SKETCH_BYTES.max(KIN_BYTES),
+            (true, false) => SKETCH_BYTES,
+            (false, true) => KIN_BYTES,
+            (false, false) => 0,
+        };
         if self.segment_window_len > 0 {
             fixed += SEGMENT_INDEX_BYTES;
         }
@@ -136,6 +206,10 @@ impl Plan {
             Some(_) => free,
             None => free.saturating_sub(self.flight_bytes_max),
         };
+        if self.lays_kin {
+            self.shelf_bytes_max = self.spool_bytes_max / 2;
+            self.spool_bytes_max -= self.shelf_bytes_max;
+        }
         Ok(self)
     }
 
@@ -145,14 +219,15 @@ impl Plan {
         let references = self.references.unwrap_or(ReferenceLimits::NONE);
         format!(
             "level={} codec={} frame-len={} references={} depth={} closure={} segment-window={} \
-             page-codec={} times-kept={}",
+             kin={} page-codec={} times-kept={}",
             self.level.level,
-            self.settings,
+            self.codecs,
             self.frame_len,
             references.count_max,
             references.depth_max,
             references.closure_bytes_max,
             self.segment_window_len,
+            u8::from(self.lays_kin),
             self.page_settings,
             options.times_kept
         )
@@ -185,7 +260,7 @@ mod tests {
             memory_bytes_max,
             threads,
             level: 3,
-            codec: "zstd:19".parse().ok(),
+            codecs: vec![(None, "zstd:19".parse().unwrap())],
             ..Options::default()
         };
         let Err(WriteError::Option { option: "memory", allowed, .. }) =

@@ -12,12 +12,17 @@ use hashbrown::HashTable;
 
 use crate::digest::{ContentDigest, content_digest};
 use crate::extents::{Extents, Place};
+use crate::shelf::Laid;
 
 /// Contents in the order of their ids, and where their bytes are.
 #[derive(Debug)]
 pub(crate) struct Contents {
+    /// By id.
     digests: Vec<ContentDigest>,
+    /// By place in the order of the table.
     bases: Vec<u64>,
+    /// Places by id, once they differ.
+    places: Vec<u32>,
     by_digest: HashTable<u32>,
     /// Samples of large contents by length, see [`Self::note_sample`].
     samples: HashMap<u64, Vec<u64>>,
@@ -39,6 +44,7 @@ impl Contents {
         let mut contents = Self {
             digests: Vec::new(),
             bases: Vec::new(),
+            places: Vec::new(),
             by_digest: HashTable::new(),
             samples: HashMap::new(),
             extents: Extents::default(),
@@ -57,9 +63,16 @@ impl Contents {
         &self.digests
     }
 
-    /// Digests by content id, once the rest is not needed any more.
+    /// Digests by place in the order of the table, once the rest is not needed any more.
     pub(crate) fn into_digests(self) -> Vec<ContentDigest> {
-        self.digests
+        if self.places.is_empty() {
+            return self.digests;
+        }
+        let mut digests = vec![ContentDigest::default(); self.digests.len()];
+        for (digest, &place) in self.digests.iter().zip(&self.places) {
+            digests[place as usize] = *digest;
+        }
+        digests
     }
 
     /// Bytes of a content.
@@ -68,7 +81,7 @@ impl Contents {
         range.end - range.start
     }
 
-    /// Starts in content space by content id.
+    /// Starts in content space, in the order of the table.
     pub(crate) fn bases(&self) -> &[u64] {
         &self.bases
     }
@@ -103,6 +116,38 @@ impl Contents {
         u64::from(id)
     }
 
+    /// Lays the contents in another order: `order` are those with bytes of their own, by id; the
+    /// others follow behind. `laid` says where their bytes are now. From now on [`Self::place_of`]
+    /// leads from ids to places in the order; nothing can be found or pushed any more.
+    pub(crate) fn reorder(&mut self, order: &[u32], laid: &Laid) {
+        const UNKNOWN: u32 = u32::MAX;
+        let count = self.digests.len();
+        let mut places = vec![UNKNOWN; count];
+        // The empty content stays the first.
+        for (place, &id) in [0].iter().chain(order).enumerate() {
+            places[id as usize] = place as u32;
+        }
+        let rest: Vec<u32> =
+            (1..count as u32).filter(|&id| places[id as usize] == UNKNOWN).collect();
+        let shelved = std::mem::take(&mut self.extents);
+        let mut bases = Vec::with_capacity(count);
+        for &id in [0].iter().chain(order).chain(&rest) {
+            places[id as usize] = bases.len() as u32;
+            bases.push(self.extents.end());
+            let start = self.bases[id as usize];
+            let end = self.bases.get(id as usize + 1).copied().unwrap_or(shelved.end());
+            laid.through(&shelved, start..end, &mut self.extents);
+        }
+        self.bases = bases;
+        self.places = places;
+        self.by_digest = HashTable::new();
+    }
+
+    /// Where a content lies in the order of the table: its id, unless the contents were reordered.
+    pub(crate) fn place_of(&self, id: u64) -> u64 {
+        self.places.get(id as usize).map_or(id, |&place| u64::from(place))
+    }
+
     /// Remembers a large content by a hash of a few of its bytes, and tells whether one like it
     /// was met before: only then is it worth to read it all before deciding what to do with it.
     pub(crate) fn note_sample(&mut self, len: u64, sample: u64) -> bool {
@@ -120,8 +165,9 @@ impl Contents {
     }
 
     fn range(&self, id: u32) -> Range<u64> {
-        let start = self.bases[id as usize];
-        let end = self.bases.get(id as usize + 1).copied().unwrap_or(self.extents.end());
+        let place = self.place_of(u64::from(id)) as usize;
+        let start = self.bases[place];
+        let end = self.bases.get(place + 1).copied().unwrap_or(self.extents.end());
         start..end
     }
 

@@ -26,7 +26,7 @@ impl Place {
     }
 
     /// The place `len` bytes further.
-    fn after(self, len: u64) -> Self {
+    pub(crate) fn after(self, len: u64) -> Self {
         match self {
             Self::Stream(offset) => Self::Stream(offset + len),
             other => other,

@@ -30,6 +30,8 @@ pub(crate) struct Env<'a> {
     pub(crate) plan: Plan,
     pub(crate) progress: &'a dyn Progress,
     pub(crate) referrer: Option<&'a dyn Referrer>,
+    /// Contents are laid in kin order.
+    pub(crate) kin: bool,
     /// Set when the build ends: tasks that wait are not run any more.
     pub(crate) leave: AtomicBool,
 }
@@ -168,7 +170,7 @@ impl<'env, 'o> Flow<'env, 'o> {
         report.frames_with_references = self.counts.frames_with_references;
         report.frames_references_dropped = self.counts.frames_references_dropped;
         report.reference_saved_bytes = self.counts.reference_saved_bytes;
-        report.spool_bytes = self.counts.spool_bytes;
+        report.spool_bytes += self.counts.spool_bytes;
         self.counts.categories.sort_by_key(|counts| counts.category);
         report.categories = std::mem::take(&mut self.counts.categories);
     }
@@ -249,7 +251,7 @@ impl<'env, 'o> Flow<'env, 'o> {
         let ticket = pool.submit(Urgency::Normal, &env.leave, move |bench| {
             env.options.check_cancel()?;
             let packing = Packing {
-                settings: env.plan.settings,
+                settings: env.plan.codecs.of(category),
                 tries_incompressible: env.plan.level.tries_incompressible,
                 tries_filters: env.plan.level.tries_filters,
             };

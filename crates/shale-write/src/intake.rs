@@ -18,13 +18,16 @@ use crate::categorize::category_of;
 use crate::dedupe::{Contents, Identity};
 use crate::extents::Place;
 use crate::flow::{Env, Flow};
+use crate::kin;
 use crate::pool::{Pool, Ticket, Urgency};
+use crate::progress::Phase;
 use crate::read::{
     ATTEMPTS_MAX, Finished, LargeFile, LargePiece, LargeReader, PieceSource, ReadFailure, Run,
     SMALL_LEN_MAX, SmallContent, probe, read_small, small_content, split_runs,
 };
 use crate::scan::problem_kind;
 use crate::segmenting::Segmenting;
+use crate::shelf::{Laid, Shelf};
 use crate::source::{Content, ContentFile, Metadata, OpenContent, SourceEntry};
 use crate::tree::{Added, InodeSlot, Tree};
 use crate::{Problem, ProblemKind, Report, Source, WriteError};
@@ -36,6 +39,8 @@ pub(crate) struct Intake<'env, 'o> {
     pub(crate) contents: Contents,
     pub(crate) flow: Flow<'env, 'o>,
     segmenting: Option<Segmenting>,
+    /// Contents that wait to be laid; `None` where they go into the stream at once.
+    shelf: Option<Shelf>,
     pending: VecDeque<Pending>,
     pending_bytes: u64,
     problems: Vec<Problem>,
@@ -82,6 +87,9 @@ impl<'env, 'o> Intake<'env, 'o> {
             contents: Contents::new(),
             flow,
             segmenting,
+            shelf: env
+                .kin
+                .then(|| Shelf::new(env.plan.shelf_bytes_max, env.options.temp_dir.clone())),
             pending: VecDeque::new(),
             pending_bytes: 0,
             problems: Vec::new(),
@@ -111,7 +119,38 @@ impl<'env, 'o> Intake<'env, 'o> {
             return Err(WriteError::Unreadable(std::mem::take(&mut self.problems)));
         }
         self.report.problems = std::mem::take(&mut self.problems);
+        if let Some(shelf) = self.shelf.take() {
+            self.env.progress.phase(Phase::Order);
+            self.lay(pool, shelf)?;
+        }
         self.flow.finish(pool)
+    }
+
+    /// Takes the contents from the shelf into the stream, kin behind each other.
+    fn lay(&mut self, pool: &mut Pool<'env>, mut shelf: Shelf) -> Result<(), WriteError> {
+        self.report.kin_contents = shelf.kin_count();
+        self.report.spool_bytes += shelf.file_len();
+        let shelved = std::mem::take(&mut self.contents.extents);
+        let order = shelf.order();
+        let mut laid = Laid::default();
+        let mut bytes = Vec::new();
+        for &index in &order {
+            self.env.options.check_cancel()?;
+            let item = shelf.item(index);
+            let mut at = item.range().start;
+            while at < item.range().end {
+                shelf.read(&item, at, &mut bytes)?;
+                at += bytes.len() as u64;
+                self.data(pool, &bytes, item.content_len, item.category)?;
+            }
+            self.end_content(pool)?;
+            laid.push(&item, &std::mem::take(&mut self.contents.extents));
+        }
+        laid.sort();
+        self.contents.extents = shelved;
+        let order: Vec<u32> = order.iter().map(|&index| shelf.item(index).content).collect();
+        self.contents.reorder(&order, &laid);
+        Ok(())
     }
 
     /// Whether there will be no image.
@@ -150,7 +189,7 @@ impl<'env, 'o> Intake<'env, 'o> {
             Content::File(file) => {
                 Work::Small(pool.submit(Urgency::Urgent, &env.leave, move |_| {
                     let result = read_small(&*file, &|| env.is_cancelled());
-                    (result, Some(file))
+                    (result.map(|content| sketched(env, content)), Some(file))
                 }))
             }
             Content::Bytes(bytes) => small_work(pool, env, metadata, bytes, Vec::new()),
@@ -261,6 +300,7 @@ impl<'env, 'o> Intake<'env, 'o> {
             return Ok((metadata, id));
         }
         let base = self.contents.extents.end();
+        let shelf_start = self.shelf.as_ref().map_or(0, Shelf::end);
         for run in &content.runs {
             match run {
                 Run::Data(range) => {
@@ -271,7 +311,11 @@ impl<'env, 'o> Intake<'env, 'o> {
             }
         }
         self.end_content(pool)?;
-        Ok((metadata, self.contents.push(content.digest, base)))
+        let id = self.contents.push(content.digest, base);
+        if let Some(shelf) = &mut self.shelf {
+            shelf.end_content(shelf_start, id, len, content.category, &content.kin_sketch);
+        }
+        Ok((metadata, id))
     }
 
     fn find(&mut self, identity: &Identity) -> Option<u64> {
@@ -297,7 +341,10 @@ impl<'env, 'o> Intake<'env, 'o> {
             if metadata.len <= SMALL_LEN_MAX {
                 // It became small since it was listed.
                 match read_small(content, &|| self.env.is_cancelled()) {
-                    Ok(content) => return Ok(Ok(self.small(pool, content)?)),
+                    Ok(content) => {
+                        let content = sketched(self.env, content);
+                        return Ok(Ok(self.small(pool, content)?));
+                    }
                     Err(ReadFailure::Problem(kind)) => return Ok(Err(kind)),
                     Err(ReadFailure::Large) => continue,
                 }
@@ -366,6 +413,8 @@ impl<'env, 'o> Intake<'env, 'o> {
     ) -> Result<io::Result<Option<u64>>, WriteError> {
         let base = self.contents.extents.end();
         let stream_start = self.flow.stream_len();
+        let shelf_start = self.shelf.as_ref().map_or(0, Shelf::end);
+        let mut sketcher = kin::Sketcher::default();
         let mut category = None;
         let mut runs = Vec::new();
         let finished = loop {
@@ -373,6 +422,9 @@ impl<'env, 'o> Intake<'env, 'o> {
             match pieces.next() {
                 Ok(Some(LargePiece::Data(bytes))) => {
                     let category = *category.get_or_insert_with(|| category_of(bytes));
+                    if self.shelf.is_some() {
+                        sketcher.push(bytes);
+                    }
                     runs.clear();
                     split_runs(bytes, 0..bytes.len(), &mut runs);
                     for run in &runs {
@@ -396,9 +448,17 @@ impl<'env, 'o> Intake<'env, 'o> {
         };
         self.end_content(pool)?;
         if let Ok(Some((digest, _))) = finished {
-            return Ok(Ok(Some(self.contents.push(digest, base))));
+            let id = self.contents.push(digest, base);
+            if let Some(shelf) = &mut self.shelf {
+                let category = category.unwrap_or(Category::Generic);
+                shelf.end_content(shelf_start, id, len, category, &sketcher.finish());
+            }
+            return Ok(Ok(Some(id)));
         }
         self.contents.extents.truncate(base);
+        if let Some(shelf) = &mut self.shelf {
+            shelf.truncate(shelf_start);
+        }
         self.report.abandoned_bytes += self.flow.stream_len() - stream_start;
         Ok(finished.map(|_| None))
     }
@@ -468,6 +528,11 @@ impl<'env, 'o> Intake<'env, 'o> {
         content_len: u64,
         category: Category,
     ) -> Result<(), WriteError> {
+        if let Some(shelf) = &mut self.shelf {
+            let start = shelf.push(bytes)?;
+            self.contents.extents.push(bytes.len() as u64, Place::Stream(start));
+            return Ok(());
+        }
         let may_split = content_len > SMALL_LEN_MAX;
         match &mut self.segmenting {
             None => {
@@ -523,6 +588,14 @@ impl<'env, 'o> Intake<'env, 'o> {
     }
 }
 
+/// Adds the kin sketch where the level uses it.
+fn sketched(env: &Env<'_>, mut content: SmallContent) -> SmallContent {
+    if env.kin {
+        content.kin_sketch = kin::sketch_of(&content.bytes);
+    }
+    content
+}
+
 fn small_work<'env>(
     pool: &Pool<'env>,
     env: &'env Env<'env>,
@@ -531,7 +604,7 @@ fn small_work<'env>(
     holes: Vec<Range<u64>>,
 ) -> Work {
     Work::Small(pool.submit(Urgency::Urgent, &env.leave, move |_| {
-        (Ok(small_content(metadata, bytes, holes)), None)
+        (Ok(sketched(env, small_content(metadata, bytes, holes))), None)
     }))
 }
 

@@ -1,153 +1,173 @@
 //! Kin order: contents that are near-copies of an earlier content (the next version of a file) are
-//! laid right
-//! behind it; all others stay where the source has them.
+//! laid right behind it; all others stay where the source has them.
 //!
-//! Why: a frame that holds all versions of a file compresses without references what small frames
-//! in
-//! pure path order cannot, and a reader of one version would meet the older versions' frames
-//! anyway, because whole-file
-//! and segment dedupe point there. Where there are no near-copies (logs, unrelated trees) nothing
-//! moves, so
-//! that a directory stays together.
+//! Why: a frame that holds all versions of a file compresses them against each other, which small
+//! frames in path order cannot even with references; and a reader of one version would meet the
+//! frames of older versions anyway, because whole-file and segment dedupe point there. Where there
+//! are no near-copies (logs, unrelated trees) nothing moves, so that a directory stays together.
 //!
 //! Each content shows a *kin sketch*: the smallest [`PRINT_COUNT_MAX`] hashes of sampled 32-byte
-//! windows. The
-//! last content to show a fingerprint is remembered; the content that most of a sketch points to is
-//! its
-//! kin, if that is a share of at least [`Settings::share_min`].
+//! windows. The last content to show a fingerprint is remembered; the content that most of a
+//! sketch points to is its kin, if that is a large enough share of it.
 //!
-//! Memory: 12 bytes for each distinct fingerprint at most three quarters full (16), and 16 bytes a
-//! content. Deterministic: depends on
-//! the sketches in source order alone.
+//! Memory: [`KIN_BYTES`] for fingerprints at most, and 8 bytes a content. When there are too many
+//! fingerprints, those whose last bits are not zero are dropped, of all contents alike: among many
+//! millions of contents only long ones have kin. Deterministic: depends on the contents in source
+//! order alone. Time: one rolling hash over every byte, which the threads that read do.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::segment::index::{GEAR, key_of64};
 
 /// Most fingerprints of a sketch.
-pub const PRINT_COUNT_MAX: usize = 32;
+pub const PRINT_COUNT_MAX: usize = 16;
+/// Most bytes that remembered fingerprints take, also while their table grows.
+pub(crate) const KIN_BYTES: u64 = 120 << 20;
+/// Fingerprints remembered at most: what the largest table within [`KIN_BYTES`] holds.
+const KEPT_COUNT_MAX: usize = (8 << 20) / 8 * 7;
+/// Bytes of a window.
 const WINDOW_LEN: usize = 32;
-const NONE: u32 = u32::MAX;
+/// One window in 2^5 is a candidate: few enough to keep, plenty to choose the smallest from.
+const SAMPLE_SHIFT: u32 = 32 - 5;
+/// Least share of a sketch that must point to one earlier content, as one part in this many.
+const SHARE_MIN_PART: usize = 4;
+/// Least number of fingerprints that must.
+const SHARED_COUNT_MIN: usize = 2;
+/// Most bytes laid in one run of kin: a reader of one may have to pass over all of them.
+const RUN_BYTES_MAX: u64 = 64 << 20;
 
-/// When one content is another's kin.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
-    /// Least share of the sketch's fingerprints that must point to one earlier content.
-    pub share_min: f32,
-    /// Most bytes of contents laid in one run of kin: a reader of one may have to pass over all.
-    pub run_bytes_max: u64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { share_min: 0.25, run_bytes_max: 64 << 20 }
-    }
-}
-
-/// Collects the sketch of one content as its bytes pass by.
+/// Collects the kin sketch of one content as its bytes pass by.
 #[derive(Clone)]
 pub struct Sketcher {
     gear: u32,
+    /// The last bytes seen.
     tail: [u8; WINDOW_LEN],
-    tail_len: usize,
     seen: u64,
     prints: Vec<u64>,
 }
 
 impl Default for Sketcher {
     fn default() -> Self {
-        Self::new()
+        Self { gear: 0, tail: [0; WINDOW_LEN], seen: 0, prints: Vec::new() }
     }
 }
 
 impl Sketcher {
-    /// An empty one.
-    pub fn new() -> Self {
-        Self { gear: 0, tail: [0; WINDOW_LEN], tail_len: 0, seen: 0, prints: Vec::new() }
-    }
-
-    /// Feeds bytes.
+    /// Feeds the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        // One window in 32 of small contents is few enough to keep and plenty to choose from; the
-        // threshold then
-        // falls to what the smallest hashes need.
-        let mut window = [0u8; WINDOW_LEN];
         let mut gear = self.gear;
-        for (i, &byte) in bytes.iter().enumerate() {
+        for (at, &byte) in bytes.iter().enumerate() {
             gear = (gear << 1).wrapping_add(GEAR[usize::from(byte)] as u32);
-            if gear >> 27 == 0 && self.seen + i as u64 + 1 >= WINDOW_LEN as u64 {
-                let end = i + 1;
-                let key = if end >= WINDOW_LEN {
-                    key_of64(&bytes[end - WINDOW_LEN..end])
-                } else {
-                    let old = WINDOW_LEN - end;
-                    window[..old].copy_from_slice(&self.tail[WINDOW_LEN - old..]);
-                    window[old..].copy_from_slice(&bytes[..end]);
-                    key_of64(&window)
-                };
-                self.prints.push(key);
-                if self.prints.len() >= PRINT_COUNT_MAX * 32 {
-                    shrink(&mut self.prints, PRINT_COUNT_MAX);
-                }
+            if gear >> SAMPLE_SHIFT == 0 && self.seen + at as u64 + 1 >= WINDOW_LEN as u64 {
+                self.sample(bytes, at + 1);
             }
         }
         self.gear = gear;
         self.seen += bytes.len() as u64;
-        let take = bytes.len().min(WINDOW_LEN);
-        self.tail.copy_within(take.., 0);
-        self.tail[WINDOW_LEN - take..].copy_from_slice(&bytes[bytes.len() - take..]);
-        self.tail_len = (self.tail_len + take).min(WINDOW_LEN);
+        let taken = bytes.len().min(WINDOW_LEN);
+        self.tail.copy_within(taken.., 0);
+        self.tail[WINDOW_LEN - taken..].copy_from_slice(&bytes[bytes.len() - taken..]);
     }
 
-    /// The sketch: at most `count_max` fingerprints, ascending. Ready for the next content.
-    pub fn finish(&mut self, count_max: usize) -> Vec<u64> {
-        shrink(&mut self.prints, count_max.min(PRINT_COUNT_MAX));
-        let prints = std::mem::take(&mut self.prints);
-        *self = Self::new();
-        prints
+    /// Takes the window that ends before `end`; it may begin in the bytes fed before.
+    fn sample(&mut self, bytes: &[u8], end: usize) {
+        let key = match end.checked_sub(WINDOW_LEN) {
+            Some(start) => key_of64(&bytes[start..end]),
+            None => {
+                let mut window = [0; WINDOW_LEN];
+                let old = WINDOW_LEN - end;
+                window[..old].copy_from_slice(&self.tail[end..]);
+                window[old..].copy_from_slice(&bytes[..end]);
+                key_of64(&window)
+            }
+        };
+        self.prints.push(key);
+        if self.prints.len() >= PRINT_COUNT_MAX * 64 {
+            self.shrink();
+        }
+    }
+
+    fn shrink(&mut self) {
+        self.prints.sort_unstable();
+        self.prints.dedup();
+        self.prints.truncate(PRINT_COUNT_MAX);
+    }
+
+    /// The sketch: at most [`PRINT_COUNT_MAX`] fingerprints, ascending.
+    pub fn finish(mut self) -> Vec<u64> {
+        self.shrink();
+        self.prints
     }
 }
 
-fn shrink(prints: &mut Vec<u64>, count_max: usize) {
-    prints.sort_unstable();
-    prints.dedup();
-    prints.truncate(count_max);
+/// The kin sketch of bytes in memory.
+pub fn sketch_of(bytes: &[u8]) -> Vec<u64> {
+    let mut sketcher = Sketcher::default();
+    sketcher.push(bytes);
+    sketcher.finish()
+}
+
+/// Fingerprints are hashes already.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u32(&mut self, key: u32) {
+        self.0 = u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
 }
 
 /// Finds kin and makes the order.
 pub struct KinOrder {
-    settings: Settings,
-    last: std::collections::BTreeMap<u64, u32>,
-    /// For each content: the run it is in.
+    /// The last content that showed a fingerprint. A key is half of the fingerprint: a wrong one
+    /// in millions moves a file at worst.
+    last: HashMap<u32, u32, BuildHasherDefault<Identity>>,
+    kept_count_max: usize,
+    /// Only fingerprints with so many zero bits at their end are looked at.
+    thin_log2: u32,
+    /// The run that each content is in.
     runs: Vec<u32>,
-    /// For each run: bytes so far.
+    /// Bytes of each run.
     run_bytes: Vec<u64>,
+    kin_count: u64,
+}
+
+impl Default for KinOrder {
+    fn default() -> Self {
+        Self::with_count_max(KEPT_COUNT_MAX)
+    }
 }
 
 impl KinOrder {
-    /// Nothing yet.
-    pub fn new(settings: Settings) -> Self {
-        Self { settings, last: Default::default(), runs: Vec::new(), run_bytes: Vec::new() }
+    fn with_count_max(kept_count_max: usize) -> Self {
+        Self {
+            last: HashMap::default(),
+            kept_count_max,
+            thin_log2: 0,
+            runs: Vec::new(),
+            run_bytes: Vec::new(),
+            kin_count: 0,
+        }
     }
 
-    /// Takes the next content of the source. Returns its kin, if it has one.
-    pub fn push(&mut self, sketch: &[u64], len: u64) -> Option<u32> {
+    /// Takes the next content of the source.
+    pub fn push(&mut self, sketch: &[u64], len: u64) {
         let content = self.runs.len() as u32;
-        let mut votes: Vec<(u32, u32)> = Vec::new();
-        for print in sketch {
-            if let Some(&other) = self.last.get(print) {
-                match votes.iter_mut().find(|vote| vote.0 == other) {
-                    Some(vote) => vote.1 += 1,
-                    None => votes.push((other, 1)),
-                }
-            }
-        }
-        let best = votes.iter().copied().max_by_key(|&(other, count)| (count, other));
-        let count_min = ((sketch.len() as f32 * self.settings.share_min).ceil() as u32).max(2);
-        let kin = best.filter(|&(_, count)| count >= count_min).map(|(other, _)| other).filter(
-            |&other| {
-                let bytes = self.run_bytes[self.runs[other as usize] as usize];
-                bytes.saturating_add(len) <= self.settings.run_bytes_max
-            },
-        );
+        let keys = sketch.iter().map(|print| (print >> 32) as u32);
+        let keys: Vec<u32> = keys.filter(|key| key.trailing_zeros() >= self.thin_log2).collect();
+        let kin = self.kin_of(&keys, len);
+        self.kin_count += u64::from(kin.is_some());
         let run = match kin {
             Some(other) => self.runs[other as usize],
             None => {
@@ -157,10 +177,37 @@ impl KinOrder {
         };
         self.run_bytes[run as usize] += len;
         self.runs.push(run);
-        for &print in sketch {
-            self.last.insert(print, content);
+        for key in keys {
+            if self.last.len() >= self.kept_count_max && !self.last.contains_key(&key) {
+                self.thin_log2 += 1;
+                self.last.retain(|key, _| key.trailing_zeros() >= self.thin_log2);
+            }
+            if key.trailing_zeros() >= self.thin_log2 {
+                self.last.insert(key, content);
+            }
         }
-        kin
+    }
+
+    /// The earlier content that shows most of these fingerprints, if they are enough.
+    fn kin_of(&self, keys: &[u32], len: u64) -> Option<u32> {
+        let mut votes: Vec<(u32, usize)> = Vec::new();
+        for key in keys {
+            if let Some(&other) = self.last.get(key) {
+                match votes.iter_mut().find(|vote| vote.0 == other) {
+                    Some(vote) => vote.1 += 1,
+                    None => votes.push((other, 1)),
+                }
+            }
+        }
+        let &(other, count) = votes.iter().max_by_key(|&&(other, count)| (count, other))?;
+        let is_enough = count >= SHARED_COUNT_MIN.max(keys.len().div_ceil(SHARE_MIN_PART));
+        let run_bytes = self.run_bytes[self.runs[other as usize] as usize];
+        (is_enough && run_bytes.saturating_add(len) <= RUN_BYTES_MAX).then_some(other)
+    }
+
+    /// Contents that have kin.
+    pub fn kin_count(&self) -> u64 {
+        self.kin_count
     }
 
     /// The contents in kin order: runs in the order of their first content, contents of a run in
@@ -168,7 +215,82 @@ impl KinOrder {
     pub fn finish(self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.runs.len() as u32).collect();
         order.sort_by_key(|&content| self.runs[content as usize]);
-        let _ = NONE;
         order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(seed: u64, len: usize) -> Vec<u8> {
+        let mut state = seed;
+        std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        })
+        .take(len)
+        .collect()
+    }
+
+    /// Version `version` of file `file`: a few bytes differ from the version before.
+    fn version(file: u64, version: usize, len: usize) -> Vec<u8> {
+        let mut bytes = random(file, len);
+        (0..version).for_each(|n| bytes[n * 500] ^= 0x55);
+        bytes
+    }
+
+    #[test]
+    fn sketches_do_not_depend_on_how_bytes_arrive() {
+        let bytes = random(5, 100_000);
+        let whole = sketch_of(&bytes);
+        assert_eq!(whole.len(), PRINT_COUNT_MAX);
+        for step in [1, 7, 31, 32, 33, 5000] {
+            let mut sketcher = Sketcher::default();
+            bytes.chunks(step).for_each(|piece| sketcher.push(piece));
+            assert_eq!(sketcher.finish(), whole, "steps of {step}");
+        }
+        assert!(sketch_of(&bytes[..WINDOW_LEN - 1]).is_empty());
+    }
+
+    #[test]
+    fn versions_follow_each_other_and_strangers_stay() {
+        let mut kin = KinOrder::default();
+        for v in 0..4 {
+            for file in 0..5 {
+                kin.push(&sketch_of(&version(file + 1, v, 8000)), 8000);
+            }
+            kin.push(&sketch_of(&random(100 + v as u64, 8000)), 8000);
+        }
+        assert_eq!(kin.kin_count(), 15);
+        let expected: Vec<u32> = (0..5)
+            .flat_map(|file| (0..4).map(move |v| v * 6 + file))
+            .chain([5, 11, 17, 23])
+            .collect();
+        assert_eq!(kin.finish(), expected);
+    }
+
+    #[test]
+    fn long_runs_of_kin_end() {
+        let mut kin = KinOrder::default();
+        for v in 0..6 {
+            kin.push(&sketch_of(&version(1, v, 8000)), RUN_BYTES_MAX / 3);
+        }
+        assert_eq!(kin.kin_count(), 4, "two runs of three");
+    }
+
+    #[test]
+    fn too_many_fingerprints_are_thinned_and_long_contents_still_have_kin() {
+        let mut kin = KinOrder::with_count_max(400);
+        for v in 0..2 {
+            for file in 0..200 {
+                kin.push(&sketch_of(&version(file + 1, v, 3000)), 3000);
+            }
+            assert!(kin.last.len() <= 400);
+        }
+        assert!(kin.thin_log2 >= 3);
+        let mut order = kin.finish();
+        order.sort_unstable();
+        assert_eq!(order, (0..400).collect::<Vec<_>>());
     }
 }

@@ -1,6 +1,6 @@
 //! What a level stands for: one table, so that documentation and program cannot differ.
 
-use shale_codec::{Codec, Settings};
+use shale_codec::{Settings, SettingsError};
 
 /// The level used when none is given.
 pub const LEVEL_DEFAULT: u8 = 6;
@@ -12,14 +12,21 @@ pub struct Level {
     pub level: u8,
     /// For people.
     pub summary: &'static str,
-    /// Codec of frames and its level.
-    pub codec: (Codec, i32),
+    /// Codec of frames and its settings, as in the option of the command.
+    pub codec: &'static str,
+    /// Codec of frames of text, where another one is worth its time.
+    pub text_codec: &'static str,
     /// Plain bytes of a frame.
     pub frame_len: u32,
     /// Bounds on references; without any, frames stand alone and are compressed as they are read.
     pub references: ReferenceLimits,
     /// Shortest range that segment dedupe looks for, in bytes; 0: it does not.
     pub segment_window_len: u32,
+    /// Shortest ranges that segment dedupe takes from small files, near and far, see
+    /// [`crate::segment::policy::Grain`].
+    pub segment_lens_min: (u32, u32),
+    /// Near-copies are laid behind each other, see [`crate::kin`].
+    pub lays_kin: bool,
     /// Zstd level of table pages.
     pub page_level: i32,
     /// Frames that look incompressible are tried all the same.
@@ -47,58 +54,62 @@ impl ReferenceLimits {
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
 
+/// What LZMA does best on text: four bits of the byte before, and no alignment.
+const LZMA_TEXT: &str = "lzma:9,lc=4,pb=0";
+
 /// All levels, by number. Measured in `docs/performance.md`.
 pub const LEVELS: [Level; 10] = [
-    alone(0, "stored: nothing is compressed but the tables", Codec::Stored, 0, 1),
-    alone(1, "zstd at its fastest", Codec::Zstd, 1, 3),
-    alone(2, "zstd, fast", Codec::Zstd, 3, 3),
-    alone(3, "zstd, moderate", Codec::Zstd, 6, 9),
-    related(4, "zstd, fast, with references", (Codec::Zstd, 3), 256 * KIB, (4, 2, 2), 256),
-    related(5, "zstd, moderate, with references", (Codec::Zstd, 9), 256 * KIB, (4, 2, 2), 256),
-    related(6, "zstd, thorough, with references", (Codec::Zstd, 12), 256 * KIB, (4, 2, 2), 256),
-    related(7, "zstd, slow, with references", (Codec::Zstd, 19), 256 * KIB, (4, 2, 2), 256),
-    related(8, "LZMA, with references", (Codec::Lzma, 6), 512 * KIB, (4, 3, 6), 128),
-    related(9, "LZMA, large frames, with references", (Codec::Lzma, 9), 4 * MIB, (3, 2, 12), 128),
+    alone(0, "stored: nothing is compressed but the tables", "stored", 1),
+    alone(1, "zstd at its fastest", "zstd:1", 3),
+    alone(2, "zstd, fast", "zstd:3", 3),
+    alone(3, "zstd, moderate", "zstd:6", 9),
+    related(4, "zstd, fast, with references", ["zstd:3"; 2], 256 * KIB, (4, 2, 2)),
+    related(5, "zstd, thorough, with references", ["zstd:12"; 2], 256 * KIB, (4, 2, 2)),
+    related(6, "zstd and LZMA, with references", ["zstd:19", LZMA_TEXT], 512 * KIB, (4, 2, 2)),
+    related(7, "LZMA, with references", ["lzma:9", LZMA_TEXT], 512 * KIB, (4, 2, 2)),
+    related(8, "LZMA, larger frames, with references", ["lzma:9", LZMA_TEXT], 2 * MIB, (6, 2, 6)),
+    related(9, "LZMA, large frames, with references", ["lzma:9e", LZMA_TEXT], 4 * MIB, (3, 2, 12)),
 ];
 
 /// A level whose frames stand alone, so that they are compressed while files are read.
-const fn alone(
-    level: u8,
-    summary: &'static str,
-    codec: Codec,
-    codec_level: i32,
-    page_level: i32,
-) -> Level {
+const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level: i32) -> Level {
     Level {
         level,
         summary,
-        codec: (codec, codec_level),
+        codec,
+        text_codec: codec,
         frame_len: 256 * KIB,
         references: ReferenceLimits::NONE,
         segment_window_len: 0,
+        segment_lens_min: (0, 0),
+        lays_kin: false,
         page_level,
         tries_incompressible: false,
         tries_filters: false,
     }
 }
 
-/// A level with segment dedupe and references; `bounds` are count, depth and MiB decoded for them.
+/// A level with segment dedupe, kin order and references; `bounds` are count, depth and MiB
+/// decoded for them.
 const fn related(
     level: u8,
     summary: &'static str,
-    codec: (Codec, i32),
+    codecs: [&'static str; 2],
     frame_len: u32,
     bounds: (u16, u8, u64),
-    segment_window_len: u32,
 ) -> Level {
     let (count_max, depth_max, closure_mib) = bounds;
     Level {
         level,
         summary,
-        codec,
+        codec: codecs[0],
+        text_codec: codecs[1],
         frame_len,
         references: ReferenceLimits { count_max, depth_max, closure_bytes_max: closure_mib << 20 },
-        segment_window_len,
+        segment_window_len: 128,
+        // What is short, large frames hold themselves.
+        segment_lens_min: if frame_len > 512 * KIB { (2048, 8192) } else { (1024, 4096) },
+        lays_kin: true,
         page_level: 19,
         tries_incompressible: level >= 9,
         tries_filters: true,
@@ -111,10 +122,12 @@ impl Level {
         LEVELS.get(usize::from(level))
     }
 
-    /// The codec and its settings.
-    pub fn settings(&self) -> Settings {
-        let (codec, level) = self.codec;
-        Settings { codec, level, ..Settings::STORED }
+    /// The codecs and their settings: of all frames, and of frames of text.
+    ///
+    /// # Errors
+    /// None but for a mistake in the table.
+    pub fn settings(&self) -> Result<[Settings; 2], SettingsError> {
+        Ok([self.codec.parse()?, self.text_codec.parse()?])
     }
 }
 
@@ -126,9 +139,7 @@ mod tests {
     fn every_level_is_where_its_number_says_and_valid() {
         for (number, level) in LEVELS.iter().enumerate() {
             assert_eq!(usize::from(level.level), number);
-            let settings = level.settings();
-            settings.validate().unwrap();
-            assert_eq!((settings.codec, settings.level), level.codec);
+            level.settings().unwrap();
             assert!(level.frame_len.is_power_of_two());
         }
     }

@@ -28,6 +28,8 @@ mod read; // bytes, holes, zero runs and digest in one go
 mod dedupe; // every distinct content once
 mod extents; // where the bytes of contents are
 mod categorize; // what kind of data it is
+pub mod kin; // which contents are near-copies of others
+mod shelf; // contents that wait to be laid in kin order
 mod segmenting; // segment dedupe as a part of the pipeline
 pub mod segment; // finds ranges the stream already holds
 mod order; // cuts the stream into frames
@@ -58,6 +60,8 @@ pub use options::Options;
 pub use progress::{NoProgress, Phase, Progress};
 pub use report::{Problem, ProblemKind, Report};
 pub use scan::{DirectorySource, ScanOptions};
+pub use shale_codec::Settings;
+pub use shale_format::Category;
 pub use source::{Source, SourceEntry};
 
 use std::io::Write;
@@ -98,10 +102,12 @@ pub fn create(
         segment: (plan.segment_window_len > 0).then_some(segment::Settings {
             window_len: plan.segment_window_len,
             index_bytes_max: SEGMENT_INDEX_BYTES,
+            lens_min: plan.level.segment_lens_min,
             // Zero runs are found when a content is read.
             zero_len_min: 0,
         }),
         referrer: cover.as_ref().map(|cover| cover as &dyn Referrer),
+        kin: plan.lays_kin,
     };
     create_with(source, out, options, progress, stages)
 }
@@ -111,6 +117,8 @@ pub fn create(
 pub(crate) struct Stages<'a> {
     pub(crate) segment: Option<segment::Settings>,
     pub(crate) referrer: Option<&'a dyn Referrer>,
+    /// Contents are laid in kin order.
+    pub(crate) kin: bool,
 }
 
 fn create_with(
@@ -122,7 +130,8 @@ fn create_with(
 ) -> Result<Report, WriteError> {
     let plan = Plan::new(options)?;
     let referrer = stages.referrer;
-    let env = Env { options, plan, progress, referrer, leave: AtomicBool::new(false) };
+    let kin = stages.kin;
+    let env = Env { options, plan, progress, referrer, kin, leave: AtomicBool::new(false) };
     let description = env.plan.describe(options);
     let image_id = image_id(&description, options, &source.seed());
     let emitter = Emitter::new(out, image_id)?;

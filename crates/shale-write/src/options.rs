@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use shale_codec::Settings;
+use shale_format::Category;
 use shale_format::root::TIME_MTIME;
 
 use crate::WriteError;
@@ -22,8 +23,9 @@ pub struct Options {
     pub memory_bytes_max: u64,
     /// Plain bytes of a frame, instead of the level's.
     pub frame_len: Option<u32>,
-    /// Codec and its settings, instead of the level's.
-    pub codec: Option<Settings>,
+    /// Codecs and their settings, instead of the level's: for one category of data, or for all.
+    /// What is said later counts; what is said for a category counts before what is said for all.
+    pub codecs: Vec<(Option<Category>, Settings)>,
     /// Bounds on references, instead of the level's.
     pub references: Option<ReferenceLimits>,
     /// Shortest range that segment dedupe looks for, instead of the level's; 0 turns it off.
@@ -48,7 +50,7 @@ impl Default for Options {
             threads: 0,
             memory_bytes_max: 0,
             frame_len: None,
-            codec: None,
+            codecs: Vec::new(),
             references: None,
             segment_window_len: None,
             times_kept: TIME_MTIME,

@@ -8,6 +8,8 @@ pub enum Phase {
     Scan,
     /// File contents are read, and compressed as far as the level allows.
     Read,
+    /// Contents are laid in kin order, see [`crate::kin`].
+    Order,
     /// Frames are compared with each other and references chosen.
     Refer,
     /// Frames that were waiting for their references are compressed.

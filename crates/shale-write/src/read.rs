@@ -46,6 +46,8 @@ pub(crate) struct SmallContent {
     pub(crate) holes: Vec<Range<u64>>,
     pub(crate) digest: ContentDigest,
     pub(crate) category: Category,
+    /// See [`crate::kin`]; empty unless asked for.
+    pub(crate) kin_sketch: Vec<u64>,
     /// How often it was read again.
     pub(crate) read_again: u64,
 }
@@ -126,6 +128,7 @@ pub(crate) fn small_content(
         holes,
         digest: hasher.finish(),
         category: category_of(&bytes),
+        kin_sketch: Vec::new(),
         bytes,
         read_again: 0,
     }

@@ -57,7 +57,9 @@ pub struct Report {
     pub problems: Vec<Problem>,
     /// Files read again because they changed while they were read.
     pub files_read_again: u64,
-    /// Bytes of the largest temporary file.
+    /// Contents that were laid behind one they resemble.
+    pub kin_contents: u64,
+    /// Bytes of temporary files.
     pub spool_bytes: u64,
     /// Digest of each content's bytes as read, by content id. 32 bytes a content.
     pub content_digests: Vec<ContentDigest>,

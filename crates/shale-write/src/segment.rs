@@ -59,6 +59,8 @@ pub struct Settings {
     /// Bytes of memory the index may use. When it is full, every second anchor is dropped and the
     /// step doubles.
     pub index_bytes_max: u64,
+    /// Shortest matches taken from small contents, near and far, see [`Grain`].
+    pub lens_min: (u32, u32),
     /// Zero runs of at least this many bytes become [`Piece::Zero`]. 0 turns them off.
     pub zero_len_min: u32,
 }

@@ -16,6 +16,7 @@ use crate::segment::{Piece, PlainStore, Segmenter, Settings, Sink};
 /// A segmenter and what it holds back.
 pub(crate) struct Segmenting {
     segmenter: Segmenter,
+    text_grain: Grain,
     /// A content was begun and not ended.
     open: bool,
     category: Category,
@@ -23,7 +24,13 @@ pub(crate) struct Segmenting {
 
 impl Segmenting {
     pub(crate) fn new(settings: Settings) -> Self {
-        Self { segmenter: Segmenter::new(settings), open: false, category: Category::Generic }
+        let (near_len_min, far_len_min) = settings.lens_min;
+        Self {
+            segmenter: Segmenter::new(settings),
+            text_grain: Grain { near_len_min, far_len_min, ..Grain::TEXT },
+            open: false,
+            category: Category::Generic,
+        }
     }
 
     /// The next bytes of a content of `content_len` bytes.
@@ -40,7 +47,7 @@ impl Segmenting {
             let grain = match category {
                 _ if content_len > SMALL_LEN_MAX => Grain::BINARY,
                 Category::Incompressible | Category::Audio | Category::Sensor => Grain::BINARY,
-                _ => Grain::TEXT,
+                _ => self.text_grain,
             };
             self.segmenter.begin_content(content_len, grain);
             self.open = true;

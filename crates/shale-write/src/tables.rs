@@ -233,7 +233,7 @@ impl Rows<'_, '_, '_, '_> {
             }
             InodeKind::File => {
                 self.report.file_bytes += self.contents.content_len(record.payload);
-                record.payload
+                self.contents.place_of(record.payload)
             }
             _ => record.payload,
         };

@@ -192,7 +192,12 @@ fn segments_found_elsewhere_come_back_and_are_stored_once() {
     files.push(("w/long".to_owned(), long));
     files.push(("w/zeroes".to_owned(), [vec![1; 5000], vec![0; 50_000], vec![2; 5000]].concat()));
     let (alone, _) = build(&files, &options(2), Stages::default());
-    let settings = segment::Settings { window_len: 64, index_bytes_max: 1 << 20, zero_len_min: 0 };
+    let settings = segment::Settings {
+        window_len: 64,
+        index_bytes_max: 1 << 20,
+        lens_min: (512, 4096),
+        zero_len_min: 0,
+    };
     let stages = || Stages { segment: Some(settings), ..Stages::default() };
     let (image, report) = build(&files, &options(1), stages());
     let (count, bytes) = (report.segments, report.segment_bytes);
@@ -202,6 +207,10 @@ fn segments_found_elsewhere_come_back_and_are_stored_once() {
     let (again, _) = build(&files, &options(3), stages());
     assert!(again == image);
     let referrer = ByNumber { classes: 3, offsets: vec![-1, -3] };
-    let both = Stages { segment: Some(settings), referrer: Some(&referrer) };
-    build(&files, &options(2), both);
+    let both = || Stages { segment: Some(settings), referrer: Some(&referrer), kin: true };
+    let (image, report) = build(&files, &options(2), both());
+    assert!(report.kin_contents > 10, "{}", report.kin_contents);
+    let little = Options { memory_bytes_max: 43 << 20, ..options(1) };
+    let (again, report) = build(&files, &little, both());
+    assert!(report.spool_bytes > 0 && again == image);
 }

@@ -98,7 +98,7 @@ fn options_that_change_the_image_change_its_identity() {
         Options { frame_len: Some(8 << 10), ..base.clone() },
         Options { times_kept: 0, ..base.clone() },
         Options { snapshot_name: b"monday".to_vec(), ..base.clone() },
-        Options { codec: Some("lz4".parse().unwrap()), ..base.clone() },
+        Options { codecs: vec![(None, "lz4".parse().unwrap())], ..base.clone() },
     ];
     let mut ids: Vec<_> = others.iter().map(id).collect();
     ids.push(id(&base));

@@ -15,6 +15,8 @@ pub enum Phase {
     Scan,
     /// create: contents are read, and compressed as far as the level allows.
     Read,
+    /// create: contents are laid in the order of the image, near-copies behind each other.
+    Order,
     /// create: frames are compared with each other and references chosen.
     Refer,
     /// create: frames that waited for their references are compressed.
@@ -47,6 +49,7 @@ impl Phase {
         match self {
             Phase::Scan => "scan",
             Phase::Read => "read",
+            Phase::Order => "order",
             Phase::Refer => "refer",
             Phase::Compress => "compress",
             Phase::Tables => "tables",
@@ -135,6 +138,7 @@ impl shale_write::Progress for BuildProgress<'_> {
         self.0.phase(match phase {
             shale_write::Phase::Scan => Phase::Scan,
             shale_write::Phase::Read => Phase::Read,
+            shale_write::Phase::Order => Phase::Order,
             shale_write::Phase::Refer => Phase::Refer,
             shale_write::Phase::Compress => Phase::Compress,
             shale_write::Phase::Tables => Phase::Tables,

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::json;
 use shale::read::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale::write::levels::LEVEL_DEFAULT;
-use shale::write::{Options, WriteError};
+use shale::write::{Category, Options, Settings, WriteError};
 use shale::{CreateOptions, CreateReport, Output};
 
 use crate::args::{How, TimeName};
@@ -85,8 +85,24 @@ fn refused(error: shale::Error, source: &Path, say: &Say) -> anyhow::Error {
     )
 }
 
+/// `[CATEGORY=]CODEC[:SETTINGS]`.
+fn codec(choice: &str) -> anyhow::Result<(Option<Category>, Settings)> {
+    // Settings have equals signs, too, but only behind a colon.
+    let (category, settings) = match choice.split_once('=') {
+        Some((category, settings)) if !category.contains(':') => {
+            let names = || Category::ALL.map(Category::name).join(", ");
+            let found = Category::from_name(category)
+                .ok_or_else(|| anyhow!("no category `{category}`; there are {}", names()))?;
+            (Some(found), settings)
+        }
+        _ => (None, choice),
+    };
+    Ok((category, settings.parse()?))
+}
+
 fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
-    let codec = how.codec.as_deref().map(str::parse).transpose().context("--codec")?;
+    let codecs = how.codec.iter().map(|choice| codec(choice)).collect::<Result<_, _>>();
+    let codecs = codecs.context("--codec")?;
     let frame_len = how.frame_size.map(u32::try_from).transpose().context("--frame-size")?;
     let times_kept = how.keep_times.iter().fold(TIME_MTIME, |kept, time| {
         kept | match time {
@@ -108,7 +124,7 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             threads: how.threads,
             memory_bytes_max: how.memory.unwrap_or(0),
             frame_len,
-            codec,
+            codecs,
             times_kept,
             skip_unreadable: how.skip_unreadable,
             snapshot_name: how.snapshot.as_ref().map_or(Vec::new(), |n| n.as_bytes().to_vec()),
