@@ -3,6 +3,12 @@
 use crate::error::MountError;
 use crate::mount::{Way, table};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a mount that is in use is tried again: a process that just ended, or was just started
+/// and has not yet closed what it inherited, holds it for a moment.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Unmounts the image mounted at `path`. Its driver notices and ends by itself. Works on the mount
 /// of a driver that is dead, too.
@@ -23,6 +29,17 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), MountError> {
         Some(entry) if !entry.is_shale() => {
             Err(MountError::NotShale { path: resolved, file_system: entry.file_system })
         }
-        Some(_) => Way::of_this_process().unmount(&resolved, lazy),
+        Some(_) => patiently(|| Way::of_this_process().unmount(&resolved, lazy)),
+    }
+}
+
+/// Tries again for a moment while the mount is in use.
+fn patiently(unmount: impl Fn() -> Result<(), MountError>) -> Result<(), MountError> {
+    let start = Instant::now();
+    loop {
+        match unmount() {
+            Err(MountError::Busy(_)) if start.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            result => return result,
+        }
     }
 }
