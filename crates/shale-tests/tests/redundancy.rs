@@ -28,7 +28,8 @@ fn media_that_share_an_interleaved_stream_hold_it_once() {
             let len = (20_000 + random.below(100_000) as usize).min(shared.len() - at);
             file.write_all(&shared[at..at + len]).unwrap();
             at += len;
-            let own = random.bytes(20_000 + random.below(100_000) as usize);
+            let len = 20_000 + random.below(100_000) as usize;
+            let own = random.bytes(len);
             unique_bytes += own.len();
             file.write_all(&own).unwrap();
         }
