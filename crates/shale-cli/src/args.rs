@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use shale::read::Identity;
+
 use crate::{exit, size};
 
 /// Packs a tree of files into one small image that reads like a file system.
@@ -74,6 +76,11 @@ pub enum Command {
     Info(ImageArgs),
     /// Check all checksums and everything that must hold within an image.
     Check(Check),
+    /// Repair a damaged image into a new file: from its parity, or what is left of it.
+    Repair(Repair),
+    /// Add parity to an image, so that damage can be repaired.
+    #[command(subcommand)]
+    Parity(Parity),
     /// Show any structure of an image with its offsets.
     Dump(Dump),
     /// Show statistics of a mounted image.
@@ -105,6 +112,10 @@ pub struct ImageArgs {
     /// The snapshot, by name or by `#NUMBER` from 0; the newest without.
     #[arg(long)]
     pub snapshot: Option<OsString>,
+    /// Only the image of this identity, as `shale create` and `shale info` print it; whatever is
+    /// read is verified against it.
+    #[arg(long, value_name = "HASH")]
+    pub expect: Option<Identity>,
 }
 
 /// Where an image begins.
@@ -176,6 +187,9 @@ pub struct How {
     /// Plain bytes of a frame instead of the level's, such as 256K.
     #[arg(long, value_parser = size::parse)]
     pub frame_size: Option<u64>,
+    /// Add parity, as a part of the image such as 5%, so that damage can be repaired.
+    #[arg(long, value_name = "SHARE", value_parser = size::parse_share)]
+    pub parity: Option<u32>,
     /// Do not read the image back and compare it with what was read.
     #[arg(long)]
     pub no_verify: bool,
@@ -290,8 +304,8 @@ pub struct Mount {
     #[arg(short, long)]
     pub foreground: bool,
     /// Options, separated by commas: allow_other, auto_unmount, dev, suid, noexec, uid=, gid=,
-    /// threads=, cache=, prefetch=, idle=, metrics=, offset=, snapshot=, subdir=, view=, and those
-    /// of mount(8) that change nothing.
+    /// threads=, cache=, prefetch=, idle=, metrics=, offset=, snapshot=, subdir=, view=, expect=, and
+    /// those of mount(8) that change nothing.
     #[arg(short = 'o')]
     pub options: Vec<OsString>,
     /// Threads that answer and decode; 0 is as many as there are processors.
@@ -309,6 +323,10 @@ pub struct Mount {
     /// The snapshot, by name or by `#NUMBER` from 0; the newest without.
     #[arg(long)]
     pub snapshot: Option<OsString>,
+    /// Only the image of this identity, as `shale create` and `shale info` print it; whatever is
+    /// read is verified against it.
+    #[arg(long, value_name = "HASH")]
+    pub expect: Option<Identity>,
     /// For the background process: where to tell that the mount is ready.
     #[arg(long, hide = true)]
     pub ready: bool,
@@ -430,9 +448,57 @@ pub struct Check {
     /// Threads; 0 is as many as there are processors.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
+    /// The image has to have this identity, as `shale create` and `shale info` print it.
+    #[arg(long, value_name = "HASH")]
+    pub expect: Option<Identity>,
     /// Check sums of stored bytes only, do not decode.
     #[arg(long)]
     pub no_decode: bool,
+}
+
+/// `shale repair`.
+#[derive(Debug, Args)]
+pub struct Repair {
+    /// The damaged image; it is only read.
+    pub image: PathBuf,
+    /// The file to write.
+    #[arg(short, long)]
+    pub output: PathBuf,
+    /// Keep what is left where not everything can be restored; what is lost is reported, and the
+    /// exit code is 3.
+    #[arg(long)]
+    pub salvage: bool,
+    /// Replace an existing output.
+    #[arg(short, long)]
+    pub force: bool,
+    /// Where the image begins in its file: bytes, or `auto`.
+    #[arg(long, default_value = "auto", value_parser = offset)]
+    pub offset: Offset,
+    /// Threads; 0 is as many as there are processors.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+}
+
+/// `shale parity`.
+#[derive(Debug, Subcommand)]
+pub enum Parity {
+    /// Add parity behind an image, in its file; what is there is not changed.
+    Add {
+        /// The image.
+        image: PathBuf,
+        /// How much, as a part of the image: 5%, 0.5%.
+        #[arg(long, default_value = "5%", value_parser = size::parse_share)]
+        share: u32,
+        /// Where the image begins in its file: bytes, or `auto`.
+        #[arg(long, default_value = "auto", value_parser = offset)]
+        offset: Offset,
+        /// Cut off what an interrupted writer left behind the image.
+        #[arg(short, long)]
+        force: bool,
+        /// Threads; 0 is as many as there are processors.
+        #[arg(long, default_value_t = 0)]
+        threads: usize,
+    },
 }
 
 /// `shale dump`.

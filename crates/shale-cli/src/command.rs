@@ -10,6 +10,8 @@ pub mod cat; // bytes of files
 pub mod extract; // files out of an image
 pub mod info; // what an image is made of
 pub mod check; // whether it is whole
+pub mod repair; // whole again
+pub mod parity; // so that it can be
 pub mod dump; // its structures
 pub mod stats; // a mount's counters
 pub mod man; // pages

@@ -75,6 +75,8 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
         Command::Extract(args) => command::extract::run(args, say),
         Command::Info(args) => command::info::run(args, say),
         Command::Check(args) => command::check::run(args, say),
+        Command::Repair(args) => command::repair::run(args, say),
+        Command::Parity(args) => command::parity::run(args, say),
         Command::Dump(args) => command::dump::run(args, say),
         Command::Stats(args) => command::stats::run(args, say),
         Command::Completions { shell } => {

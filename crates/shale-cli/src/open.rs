@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use shale::read::{FileSource, Image, OffsetChoice, Options, SnapshotChoice, Source, Tree};
+use shale::read::{FileSource, Image, Log, OffsetChoice, Options, SnapshotChoice, Source, Tree};
 
 use crate::args::{ImageArgs, Offset};
-use crate::report::Say;
+use crate::report::{Say, to_stderr};
 use crate::text;
 
 /// The file as a source of bytes.
@@ -42,10 +42,14 @@ pub fn snapshot(wanted: Option<&OsStr>) -> SnapshotChoice {
 
 /// Opens an image. Says so if it is not the state its end should have.
 pub fn image(path: &Path, options: Options, say: &Say) -> anyhow::Result<Arc<Image>> {
+    let name = text::path(path);
+    let log = Log(Arc::new(move |line: &str| to_stderr(&format!("shale: {name}: {line}"))));
+    let options = Options { log: options.log.or(Some(log)), ..options };
     let image = Image::open(source(path)?, options).with_context(|| text::path(path))?;
     if let Some(recovery) = image.recovered() {
         say.warn(format!(
-            "{}: the end is not whole ({}); showing the last whole state of {} bytes",
+            "{}: the image is not whole ({}); showing the last whole state of {} bytes. \
+             `shale check` tells more",
             text::path(path),
             recovery.reason,
             recovery.image_len
@@ -56,7 +60,7 @@ pub fn image(path: &Path, options: Options, say: &Say) -> anyhow::Result<Arc<Ima
 
 /// Opens an image and the snapshot asked for.
 pub fn tree(args: &ImageArgs, options: Options, say: &Say) -> anyhow::Result<Tree> {
-    let options = Options { offset: offset(args.offset), ..options };
+    let options = Options { offset: offset(args.offset), expect: args.expect, ..options };
     let image = image(&args.image, options, say)?;
     let choice = snapshot(args.snapshot.as_deref());
     image.tree(&choice).with_context(|| text::path(&args.image))

@@ -33,6 +33,27 @@ pub fn parse(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is more than 2^64 bytes"))
 }
 
+/// Reads a share such as `5%` or `0.5%`, from 0.0001 % to 100 %, as parts of a million.
+pub fn parse_share(text: &str) -> Result<u32, String> {
+    let fail = || format!("`{text}` is not a share; write 5% or 0.5%, at most 100%");
+    let number = text.trim().strip_suffix('%').ok_or_else(fail)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if whole.is_empty() || fraction.is_empty() || fraction.len() > 4 {
+        return Err(fail());
+    }
+    let digits = |text: &str| -> Result<u32, String> {
+        match text.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => text.parse().map_err(|_| fail()),
+            false => Err(fail()),
+        }
+    };
+    let fraction = digits(fraction)? * 10_u32.pow(4 - fraction.len() as u32);
+    match digits(whole)?.checked_mul(10_000).and_then(|whole| whole.checked_add(fraction)) {
+        Some(share @ 1..=1_000_000) => Ok(share),
+        _ => Err(fail()),
+    }
+}
+
 /// A size for people: three digits and a binary unit, `1.46 MiB`.
 pub fn show(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -79,6 +100,22 @@ pub fn ratio(plain: u64, stored: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_read() {
+        for (text, share) in [
+            ("5%", 50_000),
+            ("0.5%", 5_000),
+            ("100%", 1_000_000),
+            ("0.0001%", 1),
+            ("12.34%", 123_400),
+        ] {
+            assert_eq!(parse_share(text), Ok(share));
+        }
+        for wrong in ["5", "%", "0%", "101%", "100.0001%", "-5%", ".5%", "5.%", "1.00001%", "+5%"] {
+            assert!(parse_share(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn sizes_are_read_with_and_without_unit() {

@@ -37,6 +37,12 @@ mod bcj_arm;
 mod sample;
 // Checksums and identities.
 pub mod digest;
+/// Hashes of the leaves of a stream, and the tree above them.
+pub mod merkle;
+/// Parity over shards: what is lost and known to be lost is computed again.
+pub mod parity;
+/// Signatures over a few bytes, and their keys.
+pub mod signature;
 
 pub use codec::Codec;
 pub use decoder::Decoder;

@@ -18,6 +18,10 @@ pub mod superblock;
 pub mod section;
 /// The last section: where the newest root is.
 pub mod trailer;
+/// The Merkle tree over all of it, and the identity made of that.
+pub mod merkle;
+/// Parity: where bodies and hashes lie in a parity section.
+pub mod parity;
 /// The root: tables, bounds and snapshots.
 pub mod root;
 /// Schemas of the metadata tables.
@@ -31,6 +35,8 @@ pub use error::FormatError;
 pub use features::Features;
 pub use frame::{Category, FrameRecord};
 pub use inode::{InodeKind, InodeRecord, Timestamp};
+pub use merkle::{Identity, MerkleHead};
+pub use parity::ParityHead;
 pub use root::{ReadBounds, Root, Snapshot};
 pub use section::{SectionHeader, SectionType};
 pub use superblock::Superblock;
@@ -39,7 +45,7 @@ pub use trailer::Trailer;
 /// Format version written by this crate: major changes are unreadable by older readers.
 pub const VERSION_MAJOR: u16 = 0;
 /// Minor version: additions an older reader of the same major version may ignore.
-pub const VERSION_MINOR: u16 = 1;
+pub const VERSION_MINOR: u16 = 2;
 
 /// XXH3-64 of `bytes`, supplied by callers so that this crate links no digest.
 ///

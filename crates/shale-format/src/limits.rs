@@ -38,3 +38,8 @@ pub const XATTR_COUNT_MAX: u64 = 65_536;
 pub const FILE_LEN_MAX: u64 = i64::MAX as u64;
 /// End of content space and of stream space: the values above mark holes and zero runs.
 pub const SPACE_LEN_MAX: u64 = u64::MAX - 16;
+/// Leaves of one parity group, and bodies of parity for it: what is read to restore one leaf. With
+/// parity of up to a fifteenth, data and parity fit a transform of 2^14.
+pub const PARITY_GROUP_LEAVES_MAX: u64 = 15_360;
+/// Chunks of the table of hashes before it is coded; its code has three times as many.
+pub const PARITY_TABLE_CHUNKS_MAX: u64 = 8_192;

@@ -31,8 +31,8 @@ pub struct TrailerRaw {
     pub section_count: U64,
     /// The image id again, so that an image is known by its end alone.
     pub image_id: [u8; 16],
-    /// Unused, ignored by readers.
-    pub unused: [u8; 8],
+    /// Offset of the section header of the Merkle tree; 0 if there is none, as before version 0.2.
+    pub merkle_offset: U64,
 }
 
 const _: () = assert!(size_of::<TrailerRaw>() == TRAILER_LEN);
@@ -52,6 +52,8 @@ pub struct Trailer {
     pub section_count: u64,
     /// The image id again.
     pub image_id: [u8; 16],
+    /// Offset of the section header of the Merkle tree; 0 if there is none.
+    pub merkle_offset: u64,
 }
 
 impl Trailer {
@@ -64,7 +66,7 @@ impl Trailer {
             previous_trailer_offset: U64::new(self.previous_trailer_offset),
             section_count: U64::new(self.section_count),
             image_id: self.image_id,
-            unused: [0; 8],
+            merkle_offset: U64::new(self.merkle_offset),
         };
         let mut out = [0; TRAILER_LEN];
         out.copy_from_slice(raw.as_bytes());
@@ -86,6 +88,7 @@ impl Trailer {
             previous_trailer_offset: raw.previous_trailer_offset.get(),
             section_count: raw.section_count.get(),
             image_id: raw.image_id,
+            merkle_offset: raw.merkle_offset.get(),
         };
         let field = |field, found, allowed| {
             Err(FormatError::Field { structure: STRUCTURE, field, found, allowed })
@@ -105,6 +108,9 @@ impl Trailer {
                 trailer.previous_trailer_offset,
                 "an offset before this trailer",
             );
+        }
+        if trailer.merkle_offset >= section_offset {
+            return field("merkle offset", trailer.merkle_offset, "an offset before this trailer");
         }
         Ok(trailer)
     }

@@ -64,6 +64,8 @@ counters! {
     source_reads,
     /// Bytes read from the source.
     source_bytes,
+    /// Reads of damaged bytes that parity made right.
+    reads_repaired,
 }
 
 pub(crate) fn add(counter: &AtomicU64, count: u64) {

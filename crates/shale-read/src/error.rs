@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 
 use shale_codec::CodecError;
-use shale_format::FormatError;
+use shale_format::{FormatError, Identity};
 use shale_table::TableError;
 use thiserror::Error;
 
@@ -118,6 +118,26 @@ pub enum Fault {
         bytes_max: u64,
         /// The limit in frames.
         frames_max: u64,
+    },
+    /// The image is another than the one expected.
+    #[error(
+        "the identity of the image is {found}, expected {expected}: this is another image, or one \
+         that was changed; get it again from where the identity comes from"
+    )]
+    Identity {
+        /// What the caller expects.
+        expected: Identity,
+        /// What the image gives.
+        found: Identity,
+    },
+    /// An identity was expected of an image that has none.
+    #[error(
+        "the image has no Merkle tree and so no identity to compare with {expected}; it is older \
+         than format 0.2. `shale create` or `shale parity add` make one"
+    )]
+    NoIdentity {
+        /// What the caller expects.
+        expected: Identity,
     },
     /// There is no such inode in this snapshot.
     #[error("there is no inode {inode}; this tree has inodes 1 to {inode_count}")]
@@ -234,7 +254,9 @@ impl ReadError {
             Fault::Format { error } => {
                 !matches!(error, FormatError::Version { .. } | FormatError::Features { .. })
             }
-            Fault::Io { .. }
+            Fault::Identity { .. }
+            | Fault::NoIdentity { .. }
+            | Fault::Io { .. }
             | Fault::NotImage { .. }
             | Fault::ReadBound { .. }
             | Fault::NoInode { .. }
@@ -242,6 +264,16 @@ impl ReadError {
             | Fault::NoSnapshot { .. }
             | Fault::NoIndex { .. } => false,
         }
+    }
+
+    /// Whether other bytes in the same place could make it good.
+    pub(crate) fn is_healable(&self) -> bool {
+        matches!(self.fault(), Fault::Io { .. } | Fault::Checksum { .. } | Fault::Format { .. })
+    }
+
+    /// Whether nothing was found that could be opened, or the source failed.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self.fault(), Fault::Io { .. } | Fault::NotImage { .. })
     }
 
     /// Puts `place` before the places already named.

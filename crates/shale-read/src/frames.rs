@@ -239,6 +239,14 @@ impl Image {
         records.iter().map(|(frame, record)| self.frame_of(*frame, record, work)).collect()
     }
 
+    /// Fills `buf` with the stored bytes of a frame and verifies them.
+    fn read_frame(&self, record: &FrameRecord, buf: &mut [u8]) -> Result<(), ReadError> {
+        self.stored.healing(record.stored_offset, record.stored_len, || {
+            self.stored.read_into(record.stored_offset, buf)?;
+            check_sum("stored", record.stored_sum, buf)
+        })
+    }
+
     /// Reads and decodes one frame whose references are at hand.
     fn decode_with(
         &self,
@@ -264,15 +272,13 @@ impl Image {
                 return Err(value("length of a stored frame", record.stored_len, expected));
             }
             plain.resize(plain_len, 0);
-            self.stored.read_into(record.stored_offset, &mut plain)?;
-            check_sum("stored", record.stored_sum, &plain)?;
+            self.read_frame(record, &mut plain)?;
         } else {
             self.cache().decoders.with(|context| -> Result<(), ReadError> {
                 let Context { decoder, stored, prefix } = context;
                 stored.clear();
                 stored.resize(record.stored_len as usize, 0);
-                self.stored.read_into(record.stored_offset, stored)?;
-                check_sum("stored", record.stored_sum, stored)?;
+                self.read_frame(record, stored)?;
                 let prefix = match references {
                     [] => &[][..],
                     [one] if filter == Filter::None => one,

@@ -8,17 +8,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use shale_format::schema::{contents, extents, frames, references};
-use shale_format::{Root, SectionHeader, Snapshot, Superblock, Trailer};
+use shale_format::superblock::SUPERBLOCK_LEN;
+use shale_format::trailer::TRAILER_SECTION_LEN;
+use shale_format::{Identity, MerkleHead, Root, SectionHeader, Snapshot, Superblock, Trailer};
 
 use crate::cache::FrameCache;
 use crate::counters::Counters;
-use crate::error::{Fault, Place, ReadError};
+use crate::error::{Fault, Place, ReadError, contradiction};
 use crate::pages::{PageStore, TableHandle};
 use crate::prefetch::Prefetch;
 use crate::sections::{self, SectionWalk};
-use crate::source::Source;
+use crate::source::{SliceSource, Source};
 use crate::stored::Stored;
 use crate::tree::Tree;
+use crate::trust::heal::{HealingSource, Log};
+use crate::trust::merkle::{self, ProvenSource, identity_of};
+use crate::trust::parity;
 use crate::workers::Workers;
 
 /// Where in its source an image begins.
@@ -63,6 +68,13 @@ pub struct Options {
     pub workers: Option<Arc<Workers>>,
     /// Bytes that are decoded ahead of a reader that goes on from where it was; 0 is none.
     pub prefetch_bytes_max: u64,
+    /// Only the image of this identity is opened, and every byte that is used of it is verified
+    /// against it, whoever made it and whatever happened to it on the way.
+    pub expect: Option<Identity>,
+    /// Repair damage while reading, in memory, if the image has parity.
+    pub repair: bool,
+    /// Where repairs are told.
+    pub log: Option<Log>,
 }
 
 impl Default for Options {
@@ -75,6 +87,9 @@ impl Default for Options {
             read_bytes_max: 512 << 20,
             workers: None,
             prefetch_bytes_max: 4 << 20,
+            expect: None,
+            repair: true,
+            log: None,
         }
     }
 }
@@ -94,7 +109,10 @@ pub struct Recovery {
 /// An open image. Shared by reference count; usable from many threads.
 pub struct Image {
     number: u64,
+    /// What tables and frames may lie in: if an identity is expected, only what it covers.
     pub(crate) stored: Stored,
+    /// The image to the end of its trailer.
+    whole: Stored,
     superblock: Superblock,
     trailer: Trailer,
     recovery: Option<Recovery>,
@@ -117,16 +135,104 @@ impl Image {
     ///
     /// Three reads if the image begins the source and is whole. A few more if other data precedes
     /// it (up to 65 if it has to be searched for); one per section if its end is missing.
+    ///
+    /// An image that cannot be opened as it is, or only in an earlier state, is opened through its
+    /// parity if it has some and [`Options::repair`] is set; looking for it may read all of the
+    /// source.
     pub fn open(source: Arc<dyn Source>, options: Options) -> Result<Arc<Self>, ReadError> {
-        let counters = Arc::new(Counters::default());
-        let whole = Stored::new(Arc::clone(&source), 0, Arc::clone(&counters));
-        let (start, superblock) = sections::locate(&whole, options.offset)?;
-        let stored = Stored::new(source, start, counters);
-        let (trailer, recovery) = sections::find_trailer(&stored, &superblock)?;
-        let stored = stored.first(trailer.image_len);
-        let cache = options.cache.unwrap_or_else(|| FrameCache::new(options.cache_bytes_max));
+        let error = match Found::locate(&source, options.offset) {
+            Ok(found) => match Self::open_found(&source, found, &options) {
+                Ok(image) => return Ok(image),
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        if !options.repair || !(error.is_corrupt() || error.is_lost()) {
+            return Err(error);
+        }
+        let start = match options.offset {
+            OffsetChoice::At(start) => start,
+            // An image stored inside this one must not be taken for it.
+            OffsetChoice::Auto => 0,
+        };
+        let Some(parity) = parity::find(&source, Some(start), None) else { return Err(error) };
+        let end = start + parity.image_len();
+        let healing: Arc<dyn Source> =
+            Arc::new(HealingSource::forced(source, parity, options.log.clone()));
+        let at = OffsetChoice::At(start);
+        let opened = Found::locate(&healing, at)
+            .and_then(|found| Self::open_found(&healing, found, &options));
+        match opened {
+            // What was appended later may be what is damaged.
+            Err(_) if healing.len() > end => {
+                let healing: Arc<dyn Source> = Arc::new(SliceSource::new(healing, 0, end));
+                let found = Found::locate(&healing, at)?;
+                Self::open_found(&healing, found, &options)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_found(
+        source: &Arc<dyn Source>,
+        found: Found,
+        options: &Options,
+    ) -> Result<Arc<Self>, ReadError> {
+        let Found { start, superblock, trailer, mut recovery, .. } = found;
+        let counters = found.stored.counters();
+        let tag = superblock.image_tag();
+        let mut source = Arc::clone(source);
+        if options.repair {
+            // Parity lies right behind the trailer before it.
+            let hint = match &recovery {
+                Some(recovery) => start.checked_add(recovery.image_len),
+                None => trailer
+                    .previous_trailer_offset
+                    .checked_add(start + TRAILER_SECTION_LEN as u64)
+                    .filter(|_| trailer.previous_trailer_offset > 0),
+            };
+            source = Arc::new(HealingSource::new(source, start, hint, options.log.clone()));
+        }
+        let whole = Stored::new(Arc::clone(&source), start, Arc::clone(counters));
+        let whole = whole.first(trailer.image_len);
+        let mut stored = whole.clone();
+        if let Some(expected) = options.expect {
+            let Some(tree) = merkle::find(&whole, &trailer, tag)? else {
+                return Err(Fault::NoIdentity { expected }.into());
+            };
+            let found = identity_of(&tree.head);
+            if found != expected {
+                return Err(Fault::Identity { expected, found }.into());
+            }
+            let MerkleHead { root_offset, root_section_len, covered_len, .. } = tree.head;
+            if (trailer.root_offset, trailer.root_section_len) != (root_offset, root_section_len) {
+                return Err(contradiction("the trailer leads to another root than the identity"));
+            }
+            let proven = Arc::new(ProvenSource::new(source, start, &tree));
+            stored = Stored::new(proven, start, Arc::clone(counters)).first(covered_len);
+            let mut bytes = [0; SUPERBLOCK_LEN];
+            stored.read_into(0, &mut bytes)?;
+            if Superblock::decode(&bytes, shale_codec::xxh3_64)? != superblock {
+                return Err(contradiction("the superblock is another than the identity says"));
+            }
+        }
+        let cache =
+            options.cache.clone().unwrap_or_else(|| FrameCache::new(options.cache_bytes_max));
         let decoders = Arc::clone(&cache.decoders);
-        let root = sections::read_root(&stored, &trailer, superblock.image_tag(), &decoders)?;
+        let root = match sections::read_root(&stored, &trailer, tag, &decoders) {
+            Err(error) if options.expect.is_none() && trailer.merkle_offset > 0 => {
+                let Ok(root) = sections::read_second_root(&whole, &trailer, tag, &decoders) else {
+                    return Err(error);
+                };
+                recovery = recovery.or_else(|| {
+                    let image_len = trailer.image_len;
+                    let reason = format!("the second root is used: {error}");
+                    Some(Recovery { image_len, found_len: found.stored.len(), reason })
+                });
+                root
+            }
+            root => root?,
+        };
         let pages = PageStore::new(stored.clone(), decoders, options.page_cache_bytes_max);
         let pages = Arc::new(pages);
         let table = |root, schema| TableHandle::new(&pages, root, schema);
@@ -145,6 +251,7 @@ impl Image {
             frames,
             references,
             stored,
+            whole,
             superblock,
             trailer,
             recovery,
@@ -153,9 +260,17 @@ impl Image {
             pages,
             read_bytes_max: options.read_bytes_max,
             me: Weak::clone(me),
-            workers: options.workers,
+            workers: options.workers.clone(),
             prefetch: Prefetch::new(options.prefetch_bytes_max),
         }))
+    }
+
+    /// The head of the Merkle tree of the image, and its identity; none before format 0.2. Two
+    /// reads. Nothing vouches for it but the sum of its section: it says which image this claims to
+    /// be, and [`Options::expect`] holds it to that.
+    pub fn identity(&self) -> Result<Option<(MerkleHead, Identity)>, ReadError> {
+        let found = merkle::find(&self.whole, &self.trailer, self.superblock.image_tag())?;
+        Ok(found.map(|found| (found.head, identity_of(&found.head))))
     }
 
     /// A number that no other image opened by this process has.
@@ -170,7 +285,7 @@ impl Image {
 
     /// Bytes of the image, from superblock to the end of the trailer it was opened with.
     pub fn len(&self) -> u64 {
-        self.stored.len()
+        self.whole.len()
     }
 
     /// Never: an image has at least a superblock and a trailer.
@@ -250,7 +365,7 @@ impl Image {
 
     /// Section headers from the superblock to the trailer; one read each.
     pub fn sections(&self) -> SectionWalk<'_> {
-        SectionWalk::new(&self.stored, self.superblock.image_tag())
+        SectionWalk::new(&self.whole, self.superblock.image_tag())
     }
 
     /// The payload of a section, verified against its checksum and decoded; refused where it is
@@ -260,18 +375,39 @@ impl Image {
         header: &SectionHeader,
         len_max: u64,
     ) -> Result<Vec<u8>, ReadError> {
-        sections::read_payload(&self.stored, header, len_max, &self.cache.decoders)
+        sections::read_payload(&self.whole, header, len_max, &self.cache.decoders)
             .at(|| format!("section at offset {}", header.offset))
     }
 
     /// Fills `buf` with stored bytes of the image from `offset`, as they are: nothing vouches for
     /// them. For digests over the whole image and for dumps.
     pub fn read_stored(&self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
-        self.stored.read_into(offset, buf)
+        self.whole.read_into(offset, buf)
     }
 
     pub(crate) fn page_store(&self) -> &Arc<PageStore> {
         &self.pages
+    }
+}
+
+/// An image that was found in a source, and not opened yet.
+struct Found {
+    start: u64,
+    /// From the start of the image to the end of the source.
+    stored: Stored,
+    superblock: Superblock,
+    trailer: Trailer,
+    recovery: Option<Recovery>,
+}
+
+impl Found {
+    fn locate(source: &Arc<dyn Source>, choice: OffsetChoice) -> Result<Self, ReadError> {
+        let counters = Arc::new(Counters::default());
+        let whole = Stored::new(Arc::clone(source), 0, Arc::clone(&counters));
+        let (start, superblock) = sections::locate(&whole, choice)?;
+        let stored = Stored::new(Arc::clone(source), start, counters);
+        let (trailer, recovery) = sections::find_trailer(&stored, &superblock)?;
+        Ok(Self { start, stored, superblock, trailer, recovery })
     }
 }
 

@@ -18,6 +18,7 @@ mod source; // where bytes come from: positioned, thread-safe reads
 mod faults; // a source that fails or lies, for tests of any crate
 mod stored; // the bytes of one image: bounded and counted
 mod decoders; // decoder contexts, kept for the next decode
+pub mod trust; // identity, and parity that repairs
 mod sections; // superblock, section headers, trailer: finding an image in a source
 mod image; // an open image: root, tables, snapshots
 mod pages; // table pages: fetched, verified, cached
@@ -49,10 +50,12 @@ pub use pages::TablePages;
 pub use sections::SectionWalk;
 pub use source::{FileSource, MemorySource, SliceSource, Source};
 pub use tree::{Attributes, Tree};
+pub use trust::heal::Log;
+pub use trust::merkle::identity_of;
 pub use walk::{FrameRecords, PageCheck, ReadCost, TableId};
 pub use workers::Workers;
 pub use xattrs::Xattr;
 
 pub use shale_codec::Codec;
 pub use shale_format::root::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
-pub use shale_format::{Category, InodeKind, Snapshot, Timestamp};
+pub use shale_format::{Category, Identity, InodeKind, Snapshot, Timestamp};

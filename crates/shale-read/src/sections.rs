@@ -148,9 +148,11 @@ pub(crate) fn read_header(
     offset: u64,
     image_tag: u64,
 ) -> Result<SectionHeader, ReadError> {
-    let mut bytes = [0; SECTION_HEADER_LEN];
-    stored.read_into(offset, &mut bytes)?;
-    let header = SectionHeader::decode(&bytes, offset, image_tag, xxh3_64)?;
+    let header = stored.healing(offset, SECTION_HEADER_LEN as u64, || {
+        let mut bytes = [0; SECTION_HEADER_LEN];
+        stored.read_into(offset, &mut bytes)?;
+        Ok(SectionHeader::decode(&bytes, offset, image_tag, xxh3_64)?)
+    })?;
     stored.check(header.payload_offset(), header.stored_len)?;
     Ok(header)
 }
@@ -281,7 +283,11 @@ pub(crate) fn read_payload(
             return Err(value(what, len, Expected::AtMost(max)));
         }
     }
-    let payload = stored.read(header.payload_offset(), header.stored_len as usize)?;
+    let payload = stored.healing(header.payload_offset(), header.stored_len, || {
+        let payload = stored.read(header.payload_offset(), header.stored_len as usize)?;
+        check_sum("payload", header.payload_sum, &payload)?;
+        Ok(payload)
+    })?;
     decode_payload(payload, header, decoders)
 }
 
@@ -290,7 +296,6 @@ fn decode_payload(
     header: &SectionHeader,
     decoders: &Decoders,
 ) -> Result<Vec<u8>, ReadError> {
-    check_sum("payload", header.payload_sum, &payload)?;
     if header.codec == 0 {
         return Ok(payload);
     }
@@ -309,31 +314,60 @@ pub(crate) fn read_root(
     image_tag: u64,
     decoders: &Decoders,
 ) -> Result<Root, ReadError> {
-    let root = || -> Result<Root, ReadError> {
+    root_at(stored, trailer.root_offset, trailer.root_section_len, image_tag, decoders)
+}
+
+/// The second root of an image: the section behind the Merkle tree. Four reads.
+pub(crate) fn read_second_root(
+    stored: &Stored,
+    trailer: &Trailer,
+    image_tag: u64,
+    decoders: &Decoders,
+) -> Result<Root, ReadError> {
+    let offset = trailer.merkle_offset;
+    let merkle = read_header(stored, offset, image_tag)
+        .at(|| format!("merkle section at offset {offset}"))?;
+    let header = read_header(stored, merkle.end(), image_tag)
+        .at(|| format!("second root at offset {}", merkle.end()))?;
+    root_at(stored, header.offset, header.end() - header.offset, image_tag, decoders)
+}
+
+/// The root in the section of `len` bytes at `offset`.
+pub(crate) fn root_at(
+    stored: &Stored,
+    offset: u64,
+    len: u64,
+    image_tag: u64,
+    decoders: &Decoders,
+) -> Result<Root, ReadError> {
+    let read = || -> Result<Root, ReadError> {
         let max = ROOT_PLAIN_LEN_MAX + SECTION_HEADER_LEN as u64;
         let expected = Expected::Between(SECTION_HEADER_LEN as u64, max);
-        let len = trailer.root_section_len;
         if !(SECTION_HEADER_LEN as u64..=max).contains(&len) {
             return Err(value("length of the root section", len, expected));
         }
-        let mut section = stored.read(trailer.root_offset, len as usize)?;
-        let header = SectionHeader::decode(&section, trailer.root_offset, image_tag, xxh3_64)?;
-        if header.section_type != SectionType::Root as u16 {
-            let expected = Expected::Exactly(SectionType::Root as u64);
-            return Err(value("type of the section", header.section_type.into(), expected));
-        }
-        if header.stored_len != len - SECTION_HEADER_LEN as u64 {
-            let expected = Expected::Exactly(len - SECTION_HEADER_LEN as u64);
-            return Err(value("length of its payload", header.stored_len, expected));
-        }
+        let (header, payload) = stored.healing(offset, len, || {
+            let mut section = stored.read(offset, len as usize)?;
+            let header = SectionHeader::decode(&section, offset, image_tag, xxh3_64)?;
+            if header.section_type != SectionType::Root as u16 {
+                let expected = Expected::Exactly(SectionType::Root as u64);
+                return Err(value("type of the section", header.section_type.into(), expected));
+            }
+            if header.stored_len != len - SECTION_HEADER_LEN as u64 {
+                let expected = Expected::Exactly(len - SECTION_HEADER_LEN as u64);
+                return Err(value("length of its payload", header.stored_len, expected));
+            }
+            let payload = section.split_off(SECTION_HEADER_LEN);
+            check_sum("payload", header.payload_sum, &payload)?;
+            Ok((header, payload))
+        })?;
         if header.plain_len > ROOT_PLAIN_LEN_MAX {
             let expected = Expected::AtMost(ROOT_PLAIN_LEN_MAX);
             return Err(value("plain length of the root", header.plain_len, expected));
         }
-        let payload = section.split_off(SECTION_HEADER_LEN);
         Ok(Root::decode(&decode_payload(payload, &header, decoders)?)?)
     };
-    root().at(|| format!("root section at offset {}", trailer.root_offset))
+    read().at(|| format!("root section at offset {offset}"))
 }
 
 /// Section headers in order, from the superblock to the trailer the image was opened with. Each

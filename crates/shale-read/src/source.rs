@@ -18,6 +18,13 @@ pub trait Source: Send + Sync {
 
     /// Fills `buf` from `offset` or fails; `UnexpectedEof` if the source ends before.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Asks for right bytes where those of `offset..offset + len` were found to be wrong, or could
+    /// not be read. True if it is worth reading them again. Sources that cannot repair say no.
+    fn heal(&self, offset: u64, len: u64) -> bool {
+        let _ = (offset, len);
+        false
+    }
 }
 
 impl<S: Source + ?Sized> Source for Arc<S> {
@@ -27,6 +34,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         (**self).read_at(offset, buf)
+    }
+
+    fn heal(&self, offset: u64, len: u64) -> bool {
+        (**self).heal(offset, len)
     }
 }
 
@@ -114,6 +125,10 @@ impl<S: Source> Source for SliceSource<S> {
             Some(end) if end <= self.len => self.inner.read_at(self.start + offset, buf),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
+    }
+
+    fn heal(&self, offset: u64, len: u64) -> bool {
+        offset < self.len && self.inner.heal(self.start + offset, len.min(self.len - offset))
     }
 }
 

@@ -72,6 +72,28 @@ impl Stored {
     }
 }
 
+impl Stored {
+    /// Runs `attempt`, which reads and verifies `len` bytes from `offset`. Where they are damaged
+    /// or not to be read and the source can repair them, it is run once more.
+    pub(crate) fn healing<T>(
+        &self,
+        offset: u64,
+        len: u64,
+        mut attempt: impl FnMut() -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let error = match attempt() {
+            Err(error) if error.is_healable() => error,
+            result => return result,
+        };
+        // A range outside of the image is a wrong number, and no damage of what it points to.
+        if self.check(offset, len).is_err() || !self.source.heal(self.start + offset, len) {
+            return Err(error);
+        }
+        add(&self.counters.reads_repaired, 1);
+        attempt()
+    }
+}
+
 /// Compares a checksum with the one the image gives.
 pub(crate) fn check_sum(what: &'static str, expected: u64, bytes: &[u8]) -> Result<(), ReadError> {
     match shale_codec::xxh3_64(bytes) {

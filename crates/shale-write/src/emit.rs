@@ -3,13 +3,18 @@
 //! A section's header holds the length and checksum of its payload, so a section is held in
 //! memory until it is complete. Offsets are known before: an item that is added is told where it
 //! will be.
+//!
+//! The leaves of the image are hashed as they go out: the Merkle tree, and with it the identity of
+//! the image, need no second look at the bytes.
 
 use std::io::Write;
 
+use shale_codec::merkle::{LeafHasher, derive, tree};
 use shale_codec::{Encoder, Settings, xxh3_64};
 use shale_format::limits::SECTION_FRAMES_STORED_LEN_TARGET;
+use shale_format::merkle::{FAN_OUT, IDENTITY_CONTEXT, LEAF_LEN};
 use shale_format::section::SECTION_HEADER_LEN;
-use shale_format::{SectionHeader, SectionType, Superblock, Trailer};
+use shale_format::{Identity, MerkleHead, SectionHeader, SectionType, Superblock, Trailer};
 
 use crate::WriteError;
 
@@ -22,6 +27,8 @@ pub(crate) struct Emitter<'o> {
     section_count: u64,
     section_type: SectionType,
     payload: Vec<u8>,
+    /// Hashes of the leaves written so far; 32 bytes for each 64 KiB.
+    leaves: LeafHasher,
 }
 
 impl<'o> Emitter<'o> {
@@ -33,7 +40,10 @@ impl<'o> Emitter<'o> {
         let superblock = Superblock::new(image_id);
         let bytes = superblock.encode(xxh3_64);
         out.write_all(&bytes).map_err(WriteError::Output)?;
+        let mut leaves = LeafHasher::new(LEAF_LEN as usize);
+        leaves.update(&bytes);
         Ok(Self {
+            leaves,
             out,
             superblock,
             offset: bytes.len() as u64,
@@ -89,13 +99,29 @@ impl<'o> Emitter<'o> {
         Ok((offset, self.offset - offset))
     }
 
-    /// Writes the trailer and flushes; returns the length of the image.
+    /// Writes the root, the Merkle tree over everything so far, the root once more and the trailer,
+    /// and flushes; returns the length of the image and its identity.
+    ///
+    /// The second root is for the day when the first lies in a bad block: it is the one small
+    /// structure without which nothing is found, and the tree lies between the two.
     pub(crate) fn finish(
         mut self,
-        root_offset: u64,
-        root_section_len: u64,
-    ) -> Result<u64, WriteError> {
-        self.end_section()?;
+        root: &[u8],
+        settings: Settings,
+    ) -> Result<(u64, Identity), WriteError> {
+        let (root_offset, root_section_len) =
+            self.whole_section(SectionType::Root, root, settings)?;
+        let covered_len = self.offset;
+        let leaves = std::mem::replace(&mut self.leaves, LeafHasher::new(LEAF_LEN as usize));
+        let hashes = tree(leaves.finish(), FAN_OUT as usize);
+        let Some(&tree_root) = hashes.last() else {
+            return Err(WriteError::Codec("an image without a byte has no tree".to_owned()));
+        };
+        let head = MerkleHead { covered_len, root_offset, root_section_len, tree_root };
+        let head = head.encode();
+        let merkle = [&head, hashes.as_flattened()].concat();
+        self.section(SectionType::Merkle, 0, &merkle, merkle.len() as u64)?;
+        self.whole_section(SectionType::Root, root, settings)?;
         let trailer = Trailer {
             root_offset,
             root_section_len,
@@ -103,11 +129,12 @@ impl<'o> Emitter<'o> {
             previous_trailer_offset: 0,
             section_count: self.section_count,
             image_id: self.superblock.image_id,
+            merkle_offset: covered_len,
         };
         let payload = trailer.encode();
         self.section(SectionType::Trailer, 0, &payload, payload.len() as u64)?;
         self.out.flush().map_err(WriteError::Output)?;
-        Ok(self.offset)
+        Ok((self.offset, Identity(derive(IDENTITY_CONTEXT, &head))))
     }
 
     fn section(
@@ -126,8 +153,11 @@ impl<'o> Emitter<'o> {
             image_tag: self.superblock.image_tag(),
             payload_sum: xxh3_64(payload),
         };
-        self.out.write_all(&header.encode(xxh3_64)).map_err(WriteError::Output)?;
+        let header_bytes = header.encode(xxh3_64);
+        self.out.write_all(&header_bytes).map_err(WriteError::Output)?;
         self.out.write_all(payload).map_err(WriteError::Output)?;
+        self.leaves.update(&header_bytes);
+        self.leaves.update(payload);
         self.offset = header.end();
         self.section_count += 1;
         Ok(())

@@ -175,9 +175,8 @@ fn finish<'env>(
     }
     let history = history(description);
     emitter.whole_section(SectionType::History, history.as_bytes(), env.plan.page_settings)?;
-    let (root_offset, root_section_len) =
-        emitter.whole_section(SectionType::Root, &root.encode()?, env.plan.page_settings)?;
-    report.image_bytes = emitter.finish(root_offset, root_section_len)?;
+    (report.image_bytes, report.identity) =
+        emitter.finish(&root.encode()?, env.plan.page_settings)?;
     report.content_digests = contents.into_digests();
     Ok(report)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use shale_format::Category;
+use shale_format::{Category, Identity};
 
 use crate::digest::{ContentDigest, TreeDigest};
 
@@ -51,8 +51,10 @@ pub struct Report {
     pub tables: Vec<TableCounts>,
     /// Bytes of the image.
     pub image_bytes: u64,
-    /// Identity of the image, as in its superblock.
+    /// Id of the image, as in its superblock.
     pub image_id: [u8; 16],
+    /// Identity of the image: what `--expect` compares.
+    pub identity: Identity,
     /// Entries that were left out, or would have been.
     pub problems: Vec<Problem>,
     /// Files read again because they changed while they were read.

@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
-use shale_format::{Root, Superblock};
+use shale_format::{Identity, Root, Superblock};
 use shale_read::{Image, OffsetChoice, Options, Source};
 
 use crate::error::Error;
@@ -26,6 +26,7 @@ use crate::progress::{Cancel, Phase, Progress};
 
 mod store; // verified bytes and pages out of a source
 mod sections; // superblock, section headers and sums, trailers, root
+mod identity; // the Merkle tree over all of it
 mod scan; // every page and row of one table
 mod rows; // the shared tables: contents, extents, frames, references
 mod tree; // the tables of a snapshot
@@ -48,6 +49,8 @@ pub struct CheckOptions {
     pub cache_bytes_max: u64,
     /// Decode all frames. Without, only sums of stored bytes are checked.
     pub decode: bool,
+    /// The image has to have this identity.
+    pub expect: Option<Identity>,
     /// Ends the check with [`Error::Cancelled`].
     pub cancel: Cancel,
 }
@@ -59,6 +62,7 @@ impl Default for CheckOptions {
             threads: 0,
             cache_bytes_max: 256 << 20,
             decode: true,
+            expect: None,
             cancel: Cancel::new(),
         }
     }
@@ -131,6 +135,9 @@ pub struct CheckReport {
     pub image_len: u64,
     /// Bytes of the source behind the image.
     pub bytes_behind: u64,
+    /// What the image says it is; none before format 0.2. With [`CheckOptions::expect`] and no
+    /// problem, it is that.
+    pub identity: Option<Identity>,
     /// What was looked at.
     pub checked: Checked,
     /// Problems in the order of finding, at most [`PROBLEM_COUNT_MAX`].
@@ -215,12 +222,17 @@ pub fn check(
     if let Some(root) = &layout.root {
         check_root(&context, root, &layout, &mut checked, &mut damaged, &mut paths)?;
     }
+    let identity = match &layout.trailer {
+        Some(trailer) => identity::check(&context, &layout, trailer)?,
+        None => None,
+    };
     checked.pages = context.store.pages_read();
     let problem_count = findings.count.load(Ordering::Relaxed);
     Ok(CheckReport {
         offset: start,
         image_len,
         bytes_behind,
+        identity,
         checked,
         problems: findings.problems.into_inner().unwrap_or_else(|e| e.into_inner()),
         problem_count,

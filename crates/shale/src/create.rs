@@ -5,18 +5,19 @@
 //! wrong before leaves no trace.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shale_read::FileSource;
+use shale_read::{FileSource, OffsetChoice};
 use shale_write::scan::file_identity;
 use shale_write::source::LinkId;
 use shale_write::{DirectorySource, ManifestSource, Report, ScanOptions};
 
 use crate::error::Error;
 use crate::output::{Existing, OutputFile, existing};
+use crate::parity::{ParityOptions, ParityReport, add_to_file};
 use crate::progress::{BuildProgress, Cancel, Phase, Progress};
 use crate::verify::{VerifyReport, verify};
 
@@ -46,6 +47,8 @@ pub struct CreateOptions {
     pub one_file_system: bool,
     /// Read the image back and compare, before it gets its name.
     pub verify: bool,
+    /// Parity for each million bytes of the image; 0 for none.
+    pub parity_ppm: u32,
     /// Replace an existing output.
     pub overwrite: bool,
     /// The source is a manifest (`docs/manifest.md`) and not a directory; `-` is standard input.
@@ -60,6 +63,7 @@ impl Default for CreateOptions {
             build: shale_write::Options::default(),
             one_file_system: false,
             verify: true,
+            parity_ppm: 0,
             overwrite: false,
             manifest: false,
             cancel: Cancel::new(),
@@ -74,6 +78,8 @@ pub struct CreateReport {
     pub build: Report,
     /// What was read back and compared; `None` if nothing was.
     pub verified: Option<VerifyReport>,
+    /// The parity, if some was asked for.
+    pub parity: Option<ParityReport>,
 }
 
 /// Packs the directory `source` into an image.
@@ -88,9 +94,12 @@ pub fn create(
     progress: &dyn Progress,
 ) -> Result<CreateReport, Error> {
     match output {
+        Output::Stream(stream) if options.parity_ppm > 0 => {
+            to_stream_by_file(source, stream, options, progress)
+        }
         Output::Stream(stream) => {
             let build = build(source, stream, Vec::new(), options, progress)?;
-            Ok(CreateReport { build, verified: None })
+            Ok(CreateReport { build, verified: None, parity: None })
         }
         Output::Path(path) => match existing(&path)? {
             Existing::Stream => to_special(source, &path, options, progress),
@@ -113,7 +122,8 @@ fn to_file(
         excluded.push(file_identity(&old).map_err(Error::io("look at", path))?);
     }
     let mut file = output.file();
-    let build = build(source, &mut file, excluded, options, progress)?;
+    let mut build = build(source, &mut file, excluded, options, progress)?;
+    let parity = with_parity(output.file(), path, &mut build, options, progress)?;
     progress.phase(Phase::Sync);
     output.sync()?;
     options.cancel.check()?;
@@ -128,7 +138,54 @@ fn to_file(
     };
     options.cancel.check()?;
     output.commit(options.overwrite)?;
-    Ok(CreateReport { build, verified })
+    Ok(CreateReport { build, verified, parity })
+}
+
+/// Adds parity to a finished image if some was asked for.
+fn with_parity(
+    file: &File,
+    path: &Path,
+    build: &mut Report,
+    options: &CreateOptions,
+    progress: &dyn Progress,
+) -> Result<Option<ParityReport>, Error> {
+    if options.parity_ppm == 0 {
+        return Ok(None);
+    }
+    let how = ParityOptions {
+        parts_per_million: options.parity_ppm,
+        offset: OffsetChoice::At(0),
+        threads: options.build.threads,
+        cancel: options.cancel.clone(),
+        ..ParityOptions::default()
+    };
+    let report = add_to_file(file, path, &how, progress)?;
+    build.image_bytes = report.image_bytes;
+    Ok(Some(report))
+}
+
+/// Parity reaches over the whole image, so a stream has to wait for a temporary file.
+fn to_stream_by_file(
+    source: &Path,
+    stream: &mut (dyn Write + Send),
+    options: &CreateOptions,
+    progress: &dyn Progress,
+) -> Result<CreateReport, Error> {
+    let directory = options.build.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+    // Never committed: it goes when this function ends.
+    let output = OutputFile::create(&directory.join("image.shale"))?;
+    let excluded = file_identity(output.file()).map_err(Error::io("look at", &directory))?;
+    let mut file = output.file();
+    let mut build = build(source, &mut file, vec![excluded], options, progress)?;
+    let parity = with_parity(file, &directory, &mut build, options, progress)?;
+    let read = Error::io("read back the image in", &directory);
+    let mut whole = file;
+    let copied = whole
+        .rewind()
+        .and_then(|()| std::io::copy(&mut whole, &mut &mut *stream))
+        .and_then(|_| stream.flush());
+    copied.map_err(read)?;
+    Ok(CreateReport { build, verified: None, parity })
 }
 
 /// A device or fifo in the output's place is written to, never replaced.
@@ -144,11 +201,14 @@ fn to_special(
     if found.file_type().is_block_device() && !options.overwrite {
         return Err(Error::Exists { path: path.to_owned() });
     }
+    if options.parity_ppm > 0 {
+        return to_stream_by_file(source, &mut file, options, progress);
+    }
     let build = build(source, &mut file, Vec::new(), options, progress)?;
     progress.phase(Phase::Sync);
     // Pipes and terminals cannot be synced, and need not be.
     let _ = file.sync_all();
-    Ok(CreateReport { build, verified: None })
+    Ok(CreateReport { build, verified: None, parity: None })
 }
 
 fn build(

@@ -64,6 +64,26 @@ pub enum Error {
         /// What differs.
         what: String,
     },
+    /// Parity cannot be made.
+    #[error("{}: no parity was added: {what}", path.display())]
+    Parity {
+        /// The image.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
+    /// An image cannot be restored.
+    #[error(
+        "{}: it cannot be restored: {what}. `shale repair --salvage` keeps what is left, `shale \
+         extract --continue` brings out every file that is whole",
+        path.display()
+    )]
+    Repair {
+        /// The image.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
     /// A pattern is wrong.
     #[error(transparent)]
     Pattern(#[from] PatternError),

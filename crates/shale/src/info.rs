@@ -17,7 +17,9 @@ use crate::error::Error;
 pub struct Info {
     /// Format version, major and minor.
     pub format_version: String,
-    /// Identity, in hexadecimal.
+    /// Identity, in hexadecimal: what `--expect` compares. None before format 0.2.
+    pub identity: Option<String>,
+    /// Id of the image, in hexadecimal: of its input and the way it was made.
     pub image_id: String,
     /// Where the image begins in its file.
     pub offset: u64,
@@ -159,6 +161,7 @@ pub fn info(image: &Image) -> Result<Info, Error> {
     let contents = image.content_count();
     Ok(Info {
         format_version: format!("{}.{}", superblock.version_major, superblock.version_minor),
+        identity: image.identity()?.map(|(_, identity)| identity.to_string()),
         image_id: hex(&superblock.image_id),
         offset: image.offset(),
         image_bytes: image.trailer().image_len,

@@ -15,6 +15,8 @@ pub mod pattern; // globs over paths of an image
 mod output; // an output that is there whole or not at all
 mod create; // a directory into an image
 mod verify; // the image against what was read from the source
+mod parity; // parity made
+mod repair; // a damaged image made whole, into a new file
 mod check; // everything that can be checked
 mod extract; // files out of an image
 pub mod listing; // paths in an image
@@ -30,8 +32,10 @@ pub use extract::{
     extract,
 };
 pub use info::{Bounds, FrameGroup, Info, SectionGroup, SnapshotInfo, TableInfo, info};
+pub use parity::{ParityOptions, ParityReport, add_parity};
 pub use pattern::{PatternError, Patterns};
 pub use progress::{Cancel, NoProgress, Phase, Progress};
+pub use repair::{RepairOptions, RepairReport, repair};
 pub use verify::{VerifyReport, verify};
 
 pub use shale_read as read;

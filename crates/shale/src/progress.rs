@@ -35,6 +35,10 @@ pub enum Phase {
     Frames,
     /// check: the files that damage hits are looked up.
     Damage,
+    /// create, parity, repair: leaves are hashed and parity is computed.
+    Parity,
+    /// repair: the image is copied, and compared with its parity.
+    Repair,
     /// extract: the tree is walked and directories are made.
     Plan,
     /// extract: files are written.
@@ -59,6 +63,8 @@ impl Phase {
             Phase::Rows => "rows",
             Phase::Frames => "frames",
             Phase::Damage => "damage",
+            Phase::Parity => "parity",
+            Phase::Repair => "repair",
             Phase::Plan => "plan",
             Phase::Files => "files",
             Phase::Finish => "finish",

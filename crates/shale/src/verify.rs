@@ -56,7 +56,10 @@ pub fn verify(
     if found_len != report.image_bytes {
         return fail(format!("it is {found_len} bytes, {} were written", report.image_bytes));
     }
-    let image = Image::open(source, Options::default()).map_err(unreadable)?;
+    // Damage is to be seen here, not mended.
+    let expect = Some(report.identity);
+    let options = Options { expect, repair: false, ..Options::default() };
+    let image = Image::open(source, options).map_err(unreadable)?;
     if let Some(recovery) = image.recovered() {
         return fail(format!("its newest state is not whole: {}", recovery.reason));
     }

@@ -20,6 +20,7 @@ pub fn run(args: &Check, say: &Say) -> anyhow::Result<Exit> {
         offset: open::offset(args.offset),
         threads: args.threads,
         decode: !args.no_decode,
+        expect: args.expect,
         cancel: signal::cancel()?,
         ..CheckOptions::default()
     };
@@ -29,15 +30,15 @@ pub fn run(args: &Check, say: &Say) -> anyhow::Result<Exit> {
     let report = report.with_context(|| text::path(&args.image))?;
     let seconds = start.elapsed().as_secs_f64();
     if say.json {
-        say.value(&as_json(&report, seconds))?;
+        say.value(&as_json(&report, Some(seconds)))?;
     } else {
         people(&report, args, seconds, say);
     }
     Ok(if report.is_clean() { Exit::Done } else { Exit::Damaged })
 }
 
-fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
-    let name = text::path(&args.image);
+/// Names every problem and every file that is hit.
+pub fn problems(report: &CheckReport, name: &str, say: &Say) {
     for problem in &report.problems {
         say.warn(format!("{name}: {problem}"));
     }
@@ -57,6 +58,11 @@ fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
     if unsaid > 0 {
         say.warn(format!("{name}: and {unsaid} more damaged files"));
     }
+}
+
+fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
+    let name = text::path(&args.image);
+    problems(report, &name, say);
     let checked = &report.checked;
     say.detail(format!(
         "{} sections, {} pages, {} rows, {} entries, {} inodes, {} frames, {} stored bytes",
@@ -73,6 +79,9 @@ fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
     }
     let plain = checked.plain_bytes;
     if report.is_clean() {
+        if let Some(identity) = report.identity {
+            say.detail(format!("identity {identity}"));
+        }
         say.line(format!(
             "{name}: no problem; {} decoded in {seconds:.2} s, {}/s",
             size::show(plain),
@@ -87,7 +96,8 @@ fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
     }
 }
 
-fn as_json(report: &CheckReport, seconds: f64) -> Value {
+/// A report for machines.
+pub fn as_json(report: &CheckReport, seconds: Option<f64>) -> Value {
     let paths: Vec<Value> = report
         .damaged_paths
         .iter()
@@ -104,6 +114,7 @@ fn as_json(report: &CheckReport, seconds: f64) -> Value {
         "clean": report.is_clean(),
         "offset": report.offset,
         "image_len": report.image_len,
+        "identity": report.identity.map(|identity| identity.to_string()),
         "bytes_behind": report.bytes_behind,
         "checked": report.checked,
         "problem_count": report.problem_count,

@@ -133,6 +133,7 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         },
         one_file_system: how.one_file_system,
         verify: !how.no_verify,
+        parity_ppm: how.parity.unwrap_or(0),
         overwrite: how.force,
         manifest: false,
         cancel: signal::cancel()?,
@@ -151,6 +152,10 @@ fn summary(report: &CreateReport, output: &Path, seconds: f64, say: &Say) {
         size::show((build.file_bytes as f64 / seconds.max(0.001)) as u64),
         if report.verified.is_some() { ", verified" } else { ", not verified" },
     ));
+    say.line(format!("  identity {}", build.identity));
+    if let Some(parity) = &report.parity {
+        say.line(format!("  {}", super::parity::summary(parity)));
+    }
     say.detail(format!(
         "  {} files, {} directories, {} symlinks, {} devices, {} fifos and sockets, {} hard links",
         build.entries.files,
@@ -187,6 +192,8 @@ fn summary(report: &CreateReport, output: &Path, seconds: f64, say: &Say) {
 fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
     let build = &report.build;
     json!({
+        "identity": build.identity.to_string(),
+        "parity": report.parity.as_ref().map(super::parity::as_json),
         "image_id": text::hex(&build.image_id),
         "image_bytes": build.image_bytes,
         "file_bytes": build.file_bytes,

@@ -19,6 +19,9 @@ pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
     }
     let mut out = String::new();
     writeln!(out, "format {}, image id {}", info.format_version, info.image_id)?;
+    if let Some(identity) = &info.identity {
+        writeln!(out, "identity {identity}")?;
+    }
     writeln!(out, "{} bytes from offset {}", info.image_bytes, info.offset)?;
     for (number, snapshot) in info.snapshots.iter().enumerate() {
         writeln!(

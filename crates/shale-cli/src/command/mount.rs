@@ -87,6 +87,7 @@ fn mount(
         image: image.to_owned(),
         offset: wishes.offset,
         snapshot: wishes.snapshot.clone(),
+        expect: wishes.expect,
     };
     let tree = open::tree(&image, read, say)?;
     let view = match &wishes.subdir {

@@ -284,6 +284,7 @@ impl Draft {
             root_section_len: trailer_at - root_offset,
             image_len: trailer_at + TRAILER_SECTION_LEN as u64,
             previous_trailer_offset,
+            merkle_offset: 0,
             section_count: section_count + 3,
             image_id: IMAGE_ID,
         };

@@ -25,6 +25,8 @@ pub(super) struct Layout {
     /// As the last trailer has it.
     pub(super) image_len: Option<u64>,
     pub(super) root: Option<Root>,
+    /// The last one.
+    pub(super) trailer: Option<Trailer>,
 }
 
 impl Layout {
@@ -139,6 +141,7 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
         Some((_, trailer)) => {
             layout.image_len = Some(trailer.image_len);
             layout.root = read_root(context, &layout, trailer);
+            layout.trailer = Some(*trailer);
         }
     }
     Ok(layout)

@@ -61,6 +61,9 @@ pub fn start(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     if let Some(snapshot) = &args.snapshot {
         command.arg("--snapshot").arg(snapshot);
     }
+    if let Some(expect) = &args.expect {
+        command.args(["--expect", &expect.to_string()]);
+    }
     for option in &args.options {
         command.arg("-o").arg(option);
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use shale::read::Identity;
 use shale_fuse::Options;
 
 use crate::args::{Mount, Offset, ViewChoice};
@@ -53,6 +54,7 @@ pub struct Wishes {
     pub driver: Options,
     pub offset: Offset,
     pub snapshot: Option<OsString>,
+    pub expect: Option<Identity>,
     /// Bytes of decoded frames, of all images together.
     pub cache: u64,
     /// Bytes decoded ahead of a reader.
@@ -74,6 +76,7 @@ impl Wishes {
             },
             offset: args.offset,
             snapshot: args.snapshot.clone(),
+            expect: args.expect,
             cache: args.cache.unwrap_or_else(default_cache),
             prefetch: 4 << 20,
             subdir: None,
@@ -140,6 +143,11 @@ impl Wishes {
                 let value = raw.context("-o snapshot needs a name: snapshot=NAME")?;
                 self.snapshot = Some(OsString::from_vec(value.to_vec()));
             }
+            "expect" => {
+                let value = value.context("-o expect needs an identity: expect=HASH")?;
+                let expect = value.parse().map_err(|e: String| anyhow::anyhow!("-o expect: {e}"));
+                self.expect = Some(expect?);
+            }
             "subdir" => {
                 let value = raw.context("-o subdir needs a path: subdir=usr/share")?;
                 self.subdir = Some(value.to_vec());
@@ -150,7 +158,7 @@ impl Wishes {
             _ => bail!(
                 "-o {option} is not known; there are allow_other, auto_unmount, dev, suid, noexec, \
                  uid=, gid=, threads=, cache=, prefetch=, idle=, metrics=, offset=, snapshot=, \
-                 subdir=, view="
+                 subdir=, view=, expect="
             ),
         }
         Ok(())

@@ -1,0 +1,469 @@
+//! A parity section: how the leaves before it are grouped, and where bodies and hashes lie.
+//!
+//! The payload is three zones with the bodies of parity between them. Each zone repeats the head
+//! and has a third of the coded table of hashes, of which any third gives all; so the end of the
+//! file, its beginning or any burst may be lost, and what protects is still found and read. The
+//! head also holds what the trailer says, so that a cut-off end is written again. This file knows
+//! places and counts, all checked, and computes no hash and no parity.
+
+use crate::Checksum;
+use crate::error::FormatError;
+use crate::limits::{
+    PARITY_GROUP_LEAVES_MAX, PARITY_TABLE_CHUNKS_MAX, SECTION_STORED_LEN_MAX, SPACE_LEN_MAX,
+};
+use crate::merkle::{HASH_LEN, LEAF_LEN};
+use crate::section::SECTION_HEADER_LEN;
+use crate::trailer::{TRAILER_SECTION_LEN, Trailer};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First bytes of every parity head.
+pub const PARITY_MAGIC: [u8; 8] = *b"\x8bPARTY\r\n";
+/// Size of a head in bytes.
+pub const PARITY_HEAD_LEN: usize = 136;
+/// Copies of the head, and parts of the coded table.
+pub const ZONE_COUNT: u64 = 3;
+/// Bytes of a chunk of the table before its share of the coded table: sum, number, reserved.
+pub const CHUNK_HEAD_LEN: u64 = 16;
+/// Smallest length of a chunk.
+pub const CHUNK_LEN_MIN: u64 = 1024;
+/// Sets of groups: all leaves, and once more those that hold metadata.
+pub const SET_COUNT: usize = 2;
+
+/// On-disk layout of a head.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct ParityHeadRaw {
+    /// `PARITY_MAGIC`.
+    pub magic: [u8; 8],
+    /// Offset of this head from the start of the image.
+    pub offset: U64,
+    /// Offset of the section header; everything before is protected.
+    pub section_offset: U64,
+    /// The image id.
+    pub image_id: [u8; 16],
+    /// `LEAF_LEN`.
+    pub leaf_len: U32,
+    /// Bytes of a chunk of the coded table, its head included.
+    pub chunk_len: U32,
+    /// Bodies begin at multiples of this.
+    pub body_align: U32,
+    /// Reserved, must be zero.
+    pub reserved: [u8; 4],
+    /// The groups over all leaves.
+    pub all: ParitySetRaw,
+    /// The groups over the leaves that hold metadata.
+    pub metadata: ParitySetRaw,
+    /// As in the trailer that follows the section.
+    pub root_offset: U64,
+    /// As in that trailer.
+    pub root_section_len: U64,
+    /// As in that trailer.
+    pub previous_trailer_offset: U64,
+    /// As in that trailer.
+    pub section_count: U64,
+    /// As in that trailer.
+    pub merkle_offset: U64,
+    /// XXH3-64 of the bytes before.
+    pub checksum: U64,
+}
+
+const _: () = assert!(size_of::<ParityHeadRaw>() == PARITY_HEAD_LEN);
+
+/// On-disk layout of a set of groups.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct ParitySetRaw {
+    /// First leaf; the set reaches to the last one.
+    pub first_leaf: U64,
+    /// Groups; leaf `first_leaf + n` belongs to group `n mod group_count`. 0: the set is empty.
+    pub group_count: U32,
+    /// Bodies of parity for each group.
+    pub parity_count: U32,
+}
+
+const _: () = assert!(size_of::<ParitySetRaw>() == 16);
+
+/// A set of groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ParitySet {
+    /// First leaf; the set reaches to the last one.
+    pub first_leaf: u64,
+    /// Groups; leaf `first_leaf + n` belongs to group `n mod group_count`. 0: the set is empty.
+    pub group_count: u32,
+    /// Bodies of parity for each group.
+    pub parity_count: u32,
+}
+
+impl ParitySet {
+    /// Bodies of all groups.
+    pub fn body_count(&self) -> u64 {
+        u64::from(self.group_count) * u64::from(self.parity_count)
+    }
+}
+
+/// A validated head: the same in all three places but for its own offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParityHead {
+    /// Offset of the section header; everything before is protected.
+    pub section_offset: u64,
+    /// The image id.
+    pub image_id: [u8; 16],
+    /// Bytes of a chunk of the coded table.
+    pub chunk_len: u64,
+    /// Bodies begin at multiples of this.
+    pub body_align: u64,
+    /// All leaves, and the leaves of metadata.
+    pub sets: [ParitySet; SET_COUNT],
+    /// As in the trailer that follows the section.
+    pub root_offset: u64,
+    /// As in that trailer.
+    pub root_section_len: u64,
+    /// As in that trailer.
+    pub previous_trailer_offset: u64,
+    /// As in that trailer.
+    pub section_count: u64,
+    /// As in that trailer.
+    pub merkle_offset: u64,
+}
+
+/// Where the parts of a parity section lie, from the start of the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParityLayout {
+    /// Protected leaves; the last may be short.
+    pub leaf_count: u64,
+    /// Bodies of all sets.
+    pub body_count: u64,
+    /// Bodies before the middle zone.
+    pub bodies_first: u64,
+    /// Chunks of the table in each zone.
+    pub chunk_count: u64,
+    /// The zones.
+    pub zones: [u64; ZONE_COUNT as usize],
+    /// The first body, and the first one behind the middle zone.
+    pub bodies: [u64; 2],
+    /// End of the payload: the trailer's section header.
+    pub end: u64,
+}
+
+impl ParityLayout {
+    /// Offset of body `index`, counted through all sets.
+    pub fn body_offset(&self, index: u64) -> u64 {
+        match index.checked_sub(self.bodies_first) {
+            None => self.bodies[0] + index * LEAF_LEN,
+            Some(behind) => self.bodies[1] + behind * LEAF_LEN,
+        }
+    }
+}
+
+impl ParityHead {
+    /// Groups of about equal size for `leaf_count` leaves, the last `metadata_leaves` of which hold
+    /// metadata, with `parts_per_million` of parity for all and twice that for metadata on top.
+    ///
+    /// There are two bodies more than the share asked for, and never fewer than 18 for as many
+    /// leaves, so that the first or last MiB of a small image is a burst like any other.
+    pub fn sets_for(
+        leaf_count: u64,
+        metadata_leaves: u64,
+        parts_per_million: u32,
+    ) -> [ParitySet; SET_COUNT] {
+        let set = |first_leaf: u64, share: u64, extra: u64, least: u64| {
+            let leaves = leaf_count - first_leaf;
+            if leaves == 0 {
+                return ParitySet::default();
+            }
+            let group_count = leaves.div_ceil(PARITY_GROUP_LEAVES_MAX);
+            // The largest group counts, and the sum may be a little more than asked for.
+            let wanted = (leaves.saturating_mul(share)).div_ceil(1_000_000).saturating_add(extra);
+            let wanted = wanted.max(least).min(leaves);
+            let parity_count = wanted.div_ceil(group_count).min(PARITY_GROUP_LEAVES_MAX);
+            ParitySet {
+                first_leaf,
+                group_count: group_count as u32,
+                parity_count: parity_count as u32,
+            }
+        };
+        let share = u64::from(parts_per_million);
+        let all = set(0, share, 2, PARITY_COUNT_MIN);
+        // Where the first set alone can restore everything, the second would add nothing.
+        let metadata = match metadata_leaves {
+            0 => ParitySet::default(),
+            _ if all.body_count() >= leaf_count => ParitySet::default(),
+            count => set(leaf_count - count.min(leaf_count), share.saturating_mul(2), 1, 1),
+        };
+        [all, metadata]
+    }
+
+    /// The smallest chunk length whose table has few enough chunks.
+    pub fn chunk_len_for(leaf_count: u64, sets: &[ParitySet; SET_COUNT]) -> u64 {
+        let bodies: u64 = sets.iter().map(ParitySet::body_count).sum();
+        let table_len = (leaf_count + bodies) * HASH_LEN as u64;
+        let mut chunk_len = CHUNK_LEN_MIN;
+        while table_len.div_ceil(chunk_len - CHUNK_HEAD_LEN) > PARITY_TABLE_CHUNKS_MAX {
+            chunk_len *= 2;
+        }
+        chunk_len
+    }
+
+    /// Where everything lies, if that is within the limits.
+    pub fn layout(&self) -> Result<ParityLayout, FormatError> {
+        let field = |field, found, allowed| {
+            Err(FormatError::Field { structure: STRUCTURE, field, found, allowed })
+        };
+        if self.section_offset == 0 || self.section_offset > SPACE_LEN_MAX / 4 {
+            return field("section offset", self.section_offset, "1 to 2^62");
+        }
+        let leaf_count = self.section_offset.div_ceil(LEAF_LEN);
+        for set in &self.sets {
+            let leaves = leaf_count.saturating_sub(set.first_leaf);
+            if set.group_count == 0 {
+                if *set != ParitySet::default() {
+                    return field("groups", 0, "at least 1 in a set that is not all zero");
+                }
+                continue;
+            }
+            let groups = u64::from(set.group_count);
+            if leaves < groups || leaves.div_ceil(groups) > PARITY_GROUP_LEAVES_MAX {
+                return field("groups", groups, "groups of 1 to 15,360 leaves");
+            }
+            if !(1..=PARITY_GROUP_LEAVES_MAX).contains(&u64::from(set.parity_count)) {
+                return field("parity of a group", set.parity_count.into(), "1 to 15,360");
+            }
+        }
+        if self.sets[0].group_count == 0 || self.sets[0].first_leaf != 0 {
+            return field("first set", self.sets[0].first_leaf, "all leaves");
+        }
+        if !self.body_align.is_power_of_two() || self.body_align > LEAF_LEN {
+            return field("alignment of bodies", self.body_align, "a power of two to 65,536");
+        }
+        let body_count = self.sets.iter().map(ParitySet::body_count).sum::<u64>();
+        let share = match self.chunk_len.checked_sub(CHUNK_HEAD_LEN) {
+            Some(share) if self.chunk_len.is_power_of_two() && self.chunk_len >= CHUNK_LEN_MIN => {
+                share
+            }
+            _ => return field("chunk length", self.chunk_len, "a power of two from 1,024"),
+        };
+        let chunk_count = ((leaf_count + body_count) * HASH_LEN as u64).div_ceil(share);
+        if chunk_count > PARITY_TABLE_CHUNKS_MAX {
+            return field("chunks of the table", chunk_count, "at most 8,192");
+        }
+        if body_count * LEAF_LEN > SECTION_STORED_LEN_MAX {
+            return field("bodies of parity", body_count, "at most 2^24");
+        }
+        // No sum can overflow: offsets are below 2^62, zones and bodies below 2^45.
+        let zone_len = PARITY_HEAD_LEN as u64 + chunk_count * self.chunk_len;
+        let bodies_first = body_count.div_ceil(2);
+        let behind = |at: u64| at.next_multiple_of(self.body_align);
+        let first = self.section_offset + SECTION_HEADER_LEN as u64;
+        let bodies_a = behind(first + zone_len);
+        let middle = bodies_a + bodies_first * LEAF_LEN;
+        let bodies_b = behind(middle + zone_len);
+        let last = bodies_b + (body_count - bodies_first) * LEAF_LEN;
+        let end = last + zone_len;
+        if end - first > SECTION_STORED_LEN_MAX {
+            return field("payload length", end - first, "at most 2^40");
+        }
+        Ok(ParityLayout {
+            leaf_count,
+            body_count,
+            bodies_first,
+            chunk_count,
+            zones: [first, middle, last],
+            bodies: [bodies_a, bodies_b],
+            end,
+        })
+    }
+
+    /// The trailer that follows the section.
+    pub fn trailer(&self, layout: &ParityLayout) -> Trailer {
+        Trailer {
+            root_offset: self.root_offset,
+            root_section_len: self.root_section_len,
+            image_len: layout.end + TRAILER_SECTION_LEN as u64,
+            previous_trailer_offset: self.previous_trailer_offset,
+            section_count: self.section_count,
+            image_id: self.image_id,
+            merkle_offset: self.merkle_offset,
+        }
+    }
+
+    /// The bytes of the copy at `offset`.
+    pub fn encode(&self, offset: u64, checksum: Checksum) -> [u8; PARITY_HEAD_LEN] {
+        let set = |set: &ParitySet| ParitySetRaw {
+            first_leaf: U64::new(set.first_leaf),
+            group_count: U32::new(set.group_count),
+            parity_count: U32::new(set.parity_count),
+        };
+        let mut raw = ParityHeadRaw {
+            magic: PARITY_MAGIC,
+            offset: U64::new(offset),
+            section_offset: U64::new(self.section_offset),
+            image_id: self.image_id,
+            leaf_len: U32::new(LEAF_LEN as u32),
+            chunk_len: U32::new(self.chunk_len as u32),
+            body_align: U32::new(self.body_align as u32),
+            reserved: [0; 4],
+            all: set(&self.sets[0]),
+            metadata: set(&self.sets[1]),
+            root_offset: U64::new(self.root_offset),
+            root_section_len: U64::new(self.root_section_len),
+            previous_trailer_offset: U64::new(self.previous_trailer_offset),
+            section_count: U64::new(self.section_count),
+            merkle_offset: U64::new(self.merkle_offset),
+            checksum: U64::new(0),
+        };
+        raw.checksum = U64::new(checksum(&raw.as_bytes()[..PARITY_HEAD_LEN - 8]));
+        let mut out = [0; PARITY_HEAD_LEN];
+        out.copy_from_slice(raw.as_bytes());
+        out
+    }
+
+    /// Reads and checks a head, and says at which offset of its image it claims to be: the caller
+    /// knows where it is and so where the image begins. A head that is not in one of its three
+    /// places is refused.
+    pub fn decode(
+        bytes: &[u8],
+        checksum: Checksum,
+    ) -> Result<(Self, ParityLayout, u64), FormatError> {
+        let (raw, _) = ParityHeadRaw::read_from_prefix(bytes).map_err(|_| FormatError::Short {
+            structure: STRUCTURE,
+            expected: PARITY_HEAD_LEN as u64,
+            found: bytes.len() as u64,
+        })?;
+        if raw.magic != PARITY_MAGIC {
+            return Err(FormatError::Magic { structure: STRUCTURE });
+        }
+        let found = checksum(&bytes[..PARITY_HEAD_LEN - 8]);
+        if raw.checksum.get() != found {
+            return Err(FormatError::Checksum {
+                structure: STRUCTURE,
+                expected: raw.checksum.get(),
+                found,
+            });
+        }
+        let field = |field, found, allowed| {
+            Err(FormatError::Field { structure: STRUCTURE, field, found, allowed })
+        };
+        if u64::from(raw.leaf_len.get()) != LEAF_LEN {
+            return field("leaf length", raw.leaf_len.get().into(), "65,536");
+        }
+        if raw.reserved != [0; 4] {
+            return field("reserved", 1, "0");
+        }
+        let set = |raw: &ParitySetRaw| ParitySet {
+            first_leaf: raw.first_leaf.get(),
+            group_count: raw.group_count.get(),
+            parity_count: raw.parity_count.get(),
+        };
+        let head = Self {
+            section_offset: raw.section_offset.get(),
+            image_id: raw.image_id,
+            chunk_len: raw.chunk_len.get().into(),
+            body_align: raw.body_align.get().into(),
+            sets: [set(&raw.all), set(&raw.metadata)],
+            root_offset: raw.root_offset.get(),
+            root_section_len: raw.root_section_len.get(),
+            previous_trailer_offset: raw.previous_trailer_offset.get(),
+            section_count: raw.section_count.get(),
+            merkle_offset: raw.merkle_offset.get(),
+        };
+        let layout = head.layout()?;
+        let offset = raw.offset.get();
+        if !layout.zones.contains(&offset) {
+            return field("offset", offset, "that of one of the three zones");
+        }
+        Ok((head, layout, offset))
+    }
+}
+
+const STRUCTURE: &str = "parity head";
+/// Bodies that any image gets, or as many as it has leaves.
+const PARITY_COUNT_MIN: u64 = 18;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(leaf_count: u64, metadata: u64, share: u32) -> ParityHead {
+        let sets = ParityHead::sets_for(leaf_count, metadata, share);
+        ParityHead {
+            section_offset: leaf_count * LEAF_LEN - 5,
+            image_id: [3; 16],
+            chunk_len: ParityHead::chunk_len_for(leaf_count, &sets),
+            body_align: 1,
+            sets,
+            root_offset: 100,
+            root_section_len: 200,
+            previous_trailer_offset: 300,
+            section_count: 7,
+            merkle_offset: 400,
+        }
+    }
+
+    /// Not a good sum, but enough to see that one is compared.
+    fn sum(bytes: &[u8]) -> u64 {
+        bytes.iter().fold(1, |sum: u64, &byte| sum.wrapping_mul(31) ^ u64::from(byte))
+    }
+
+    #[test]
+    fn every_size_has_a_layout_without_overlap() {
+        for leaves in [1, 2, 17, 18, 19, 100, 1000, 15_360, 15_361, 1 << 20, 1 << 24] {
+            for share in [1, 10_000, 50_000, 500_000, 1_000_000] {
+                for metadata in [0, 1, leaves / 10, leaves] {
+                    let head = head(leaves, metadata, share);
+                    let Ok(layout) = head.layout() else {
+                        assert!(leaves >= 1 << 24 && share >= 500_000, "{leaves} {share}");
+                        continue;
+                    };
+                    assert_eq!(layout.leaf_count, leaves);
+                    let wanted = (leaves * u64::from(share)).div_ceil(1_000_000);
+                    let bodies = head.sets[0].body_count();
+                    assert!(bodies >= wanted && bodies >= leaves.min(18), "{leaves} {share}");
+                    assert!(layout.zones[0] < layout.bodies[0]);
+                    assert!(layout.bodies[0] < layout.zones[1] || layout.bodies_first == 0);
+                    assert!(layout.zones[1] < layout.bodies[1]);
+                    let last = layout.body_offset(layout.body_count - 1);
+                    assert!(last + LEAF_LEN == layout.zones[2] || layout.body_count == 1);
+                    for at in layout.zones {
+                        let bytes = head.encode(at, sum);
+                        assert_eq!(ParityHead::decode(&bytes, sum), Ok((head, layout, at)));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_heads_are_refused() {
+        let head = head(100, 10, 50_000);
+        let at = head.layout().unwrap().zones[1];
+        let refused = |change: &dyn Fn(&mut ParityHeadRaw)| {
+            let mut raw = ParityHeadRaw::read_from_bytes(&head.encode(at, sum)).unwrap();
+            change(&mut raw);
+            raw.checksum = U64::new(sum(&raw.as_bytes()[..PARITY_HEAD_LEN - 8]));
+            ParityHead::decode(raw.as_bytes(), sum).is_err()
+        };
+        assert!(!refused(&|_| {}));
+        assert!(refused(&|raw| raw.magic[0] = 0));
+        assert!(refused(&|raw| raw.offset = U64::new(at + 1)));
+        assert!(refused(&|raw| raw.section_offset = U64::new(0)));
+        assert!(refused(&|raw| raw.section_offset = U64::new(u64::MAX)));
+        assert!(refused(&|raw| raw.leaf_len = U32::new(1)));
+        assert!(refused(&|raw| raw.chunk_len = U32::new(15)));
+        assert!(refused(&|raw| raw.chunk_len = U32::new(0)));
+        assert!(refused(&|raw| raw.body_align = U32::new(3)));
+        assert!(refused(&|raw| raw.reserved[3] = 1));
+        assert!(refused(&|raw| raw.all.group_count = U32::new(0)));
+        assert!(refused(&|raw| raw.all.group_count = U32::new(101)));
+        assert!(refused(&|raw| raw.all.parity_count = U32::new(u32::MAX)));
+        assert!(refused(&|raw| raw.all.first_leaf = U64::new(1)));
+        assert!(refused(&|raw| raw.metadata.first_leaf = U64::new(u64::MAX)));
+        let bytes = head.encode(at, sum);
+        for byte in 0..PARITY_HEAD_LEN {
+            let mut wrong = bytes;
+            wrong[byte] ^= 0x40;
+            assert!(ParityHead::decode(&wrong, sum).is_err(), "byte {byte}");
+        }
+        assert!(ParityHead::decode(&bytes[..PARITY_HEAD_LEN - 1], sum).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! The Merkle tree of an image, read node by node, and a source that vouches for what it gives.
+//!
+//! Nothing of the tree is believed because it is there: the head must give the identity that the
+//! caller expects, each node must have the hash that the node above or the head gives, and each
+//! leaf the hash in its node. Reading one leaf of a terabyte verifies three nodes of 8 KiB, and
+//! they are kept, so that whoever reads a part of an image fetches and verifies that part only.
+//! Leaves are verified each time they are read, as a file or server may change its answer.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use shale_codec::merkle::{derive, leaf_hash};
+use shale_format::merkle::{HASH_LEN, IDENTITY_CONTEXT, LEAF_LEN, MERKLE_HEAD_LEN, MerkleShape};
+use shale_format::{Identity, MerkleHead, SectionType, Trailer};
+
+use crate::error::{Expected, Place, ReadError, contradiction, value};
+use crate::sections::read_header;
+use crate::source::Source;
+use crate::stored::Stored;
+
+/// Nodes kept, 8 KiB each.
+const NODE_COUNT_MAX: usize = 1024;
+/// Leaves kept in each of the parts of the cache, 64 KiB each.
+const LEAF_COUNT_MAX: usize = 4;
+/// Parts of the cache, so that readers rarely wait for each other.
+const CACHE_PARTS: u64 = 16;
+
+/// Verified nodes by level and number.
+type Nodes = HashMap<(usize, u64), Arc<[u8]>>;
+/// Verified leaves with their numbers, the oldest first.
+type Leaves = Vec<(u64, Arc<[u8]>)>;
+
+/// The identity that a head gives.
+pub fn identity_of(head: &MerkleHead) -> Identity {
+    Identity(derive(IDENTITY_CONTEXT, &head.encode()))
+}
+
+/// Where the tree of an image lies, and its head. Nothing is vouched for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) head: MerkleHead,
+    pub(crate) payload_offset: u64,
+}
+
+/// The head of the tree that `trailer` leads to; none if the image has none. Two reads.
+pub(crate) fn find(
+    stored: &Stored,
+    trailer: &Trailer,
+    image_tag: u64,
+) -> Result<Option<Found>, ReadError> {
+    let offset = trailer.merkle_offset;
+    if offset == 0 {
+        return Ok(None);
+    }
+    let read = || -> Result<Found, ReadError> {
+        let header = read_header(stored, offset, image_tag)?;
+        if header.section_type != SectionType::Merkle as u16 {
+            let expected = Expected::Exactly(SectionType::Merkle as u64);
+            return Err(value("type of the section", header.section_type.into(), expected));
+        }
+        if header.codec != 0 {
+            return Err(contradiction("a merkle section is compressed"));
+        }
+        if header.stored_len < MERKLE_HEAD_LEN as u64 {
+            let expected = Expected::AtLeast(MERKLE_HEAD_LEN as u64);
+            return Err(value("length of its payload", header.stored_len, expected));
+        }
+        let mut bytes = [0; MERKLE_HEAD_LEN];
+        stored.read_into(header.payload_offset(), &mut bytes)?;
+        let head = MerkleHead::decode(&bytes, offset, header.stored_len)?;
+        Ok(Found { head, payload_offset: header.payload_offset() })
+    };
+    read().map(Some).at(|| format!("merkle section at offset {offset}"))
+}
+
+/// A tree whose head is trusted; its nodes are verified as they are read.
+pub(crate) struct MerkleTree {
+    head: MerkleHead,
+    shape: MerkleShape,
+    /// In the source, not the image.
+    payload_offset: u64,
+    nodes: Mutex<Nodes>,
+}
+
+impl MerkleTree {
+    pub(crate) fn new(head: MerkleHead, payload_offset: u64) -> Self {
+        let nodes = Mutex::new(HashMap::new());
+        Self { head, shape: head.shape(), payload_offset, nodes }
+    }
+
+    /// The hash of a leaf that the head vouches for.
+    fn leaf_hash(&self, source: &dyn Source, leaf: u64) -> io::Result<[u8; HASH_LEN]> {
+        let top = self.shape.level_count() - 1;
+        // From the top down, so that nothing is used before it was verified.
+        let mut hash = self.head.tree_root;
+        for level in (0..top).rev() {
+            // The index in `level` of the hash that leads to the leaf.
+            let index = leaf >> (8 * level as u32).min(63);
+            let (offset, len, node) = self.shape.node_of(level, index);
+            let bytes = self.node(source, (level, node), offset, len, &hash)?;
+            let at = (index % 256) as usize * HASH_LEN;
+            let Some(found) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else {
+                return Err(io::ErrorKind::InvalidInput.into());
+            };
+            hash = *found;
+        }
+        Ok(hash)
+    }
+
+    fn node(
+        &self,
+        source: &dyn Source,
+        key: (usize, u64),
+        offset: u64,
+        len: usize,
+        hash: &[u8; HASH_LEN],
+    ) -> io::Result<Arc<[u8]>> {
+        let nodes = || self.nodes.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(found) = nodes().get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        let mut bytes = vec![0; len]; // At most 8 KiB, by the shape.
+        let at = self.payload_offset + offset;
+        let mut read = || -> io::Result<bool> {
+            source.read_at(at, &mut bytes)?;
+            Ok(leaf_hash(&bytes) == *hash)
+        };
+        let right = match read() {
+            Ok(true) => true,
+            _ => source.heal(at, len as u64) && read()?,
+        };
+        if !right {
+            return Err(unproven(format!("the node of the Merkle tree at offset {at}")));
+        }
+        let bytes: Arc<[u8]> = bytes.into();
+        let mut nodes = nodes();
+        if nodes.len() >= NODE_COUNT_MAX {
+            nodes.clear();
+        }
+        nodes.insert(key, Arc::clone(&bytes));
+        Ok(bytes)
+    }
+}
+
+fn unproven(what: String) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!(
+            "{what} is not what the expected identity says; run `shale check --expect` to see how \
+             much of the image is another"
+        ),
+    )
+}
+
+/// A source of which every byte that the tree covers is verified before it is given.
+pub(crate) struct ProvenSource {
+    inner: Arc<dyn Source>,
+    /// Where the image begins in the source.
+    start: u64,
+    tree: MerkleTree,
+    leaves: Vec<Mutex<Leaves>>,
+}
+
+impl ProvenSource {
+    pub(crate) fn new(inner: Arc<dyn Source>, start: u64, found: &Found) -> Self {
+        Self {
+            inner,
+            start,
+            tree: MerkleTree::new(found.head, start + found.payload_offset),
+            leaves: (0..CACHE_PARTS).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    fn leaf(&self, leaf: u64) -> io::Result<Arc<[u8]>> {
+        let part = &self.leaves[(leaf % CACHE_PARTS) as usize];
+        let cache = || part.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some((_, bytes)) = cache().iter().find(|(number, _)| *number == leaf) {
+            return Ok(Arc::clone(bytes));
+        }
+        let from = leaf * LEAF_LEN;
+        let len = (self.tree.head.covered_len - from).min(LEAF_LEN);
+        let hash = self.tree.leaf_hash(&self.inner, leaf)?;
+        let mut bytes = vec![0; len as usize];
+        let at = self.start + from;
+        let mut read = || -> io::Result<bool> {
+            self.inner.read_at(at, &mut bytes)?;
+            Ok(leaf_hash(&bytes) == hash)
+        };
+        let right = match read() {
+            Ok(true) => true,
+            _ => self.inner.heal(at, len) && read()?,
+        };
+        if !right {
+            return Err(unproven(format!("leaf {leaf}, {len} bytes at offset {at},")));
+        }
+        let bytes: Arc<[u8]> = bytes.into();
+        let mut cache = cache();
+        if cache.len() >= LEAF_COUNT_MAX {
+            cache.remove(0);
+        }
+        cache.push((leaf, Arc::clone(&bytes)));
+        Ok(bytes)
+    }
+
+    /// The part of `offset..end` that the tree covers, in bytes of the image.
+    fn covered(&self, offset: u64, end: u64) -> Range<u64> {
+        let covered_len = self.tree.head.covered_len;
+        let clamp = |at: u64| at.saturating_sub(self.start).min(covered_len);
+        clamp(offset.max(self.start))..clamp(end.max(self.start))
+    }
+}
+
+impl Source for ProvenSource {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let covered = self.covered(offset, end);
+        if covered.is_empty() {
+            return self.inner.read_at(offset, buf);
+        }
+        let first = (self.start + covered.start - offset) as usize;
+        let last = (self.start + covered.end - offset) as usize;
+        if first > 0 {
+            self.inner.read_at(offset, &mut buf[..first])?;
+        }
+        if last < buf.len() {
+            self.inner.read_at(offset + last as u64, &mut buf[last..])?;
+        }
+        let mut rest = &mut buf[first..last];
+        let mut at = covered.start;
+        while !rest.is_empty() {
+            let bytes = self.leaf(at / LEAF_LEN)?;
+            let from = (at % LEAF_LEN) as usize;
+            let len = rest.len().min(bytes.len() - from);
+            rest[..len].copy_from_slice(&bytes[from..from + len]);
+            rest = &mut rest[len..];
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    fn heal(&self, offset: u64, len: u64) -> bool {
+        self.inner.heal(offset, len)
+    }
+}

@@ -1,0 +1,464 @@
+//! Parity of an image: found without help of anything else, read, and used to compute lost leaves
+//! again.
+//!
+//! A parity section says of itself where it is, in three places; its hashes are coded so that any
+//! third of them gives all. What is damaged is known by these hashes (BLAKE3), never guessed, and
+//! what is computed is compared with them before it is given on: parity repairs to what was
+//! written, or not at all. A group that lost no more leaves than it has whole bodies of parity is
+//! always restored.
+//!
+//! Numbers of a head are believed only as far as they fit the source: its table is at most a few
+//! thousandths of the source's length in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use shale_codec::merkle::leaf_hash;
+use shale_codec::parity::{ParityDecoder, SLICE_STEP, work_shards};
+use shale_codec::xxh3_64;
+use shale_format::merkle::{HASH_LEN, LEAF_LEN};
+use shale_format::parity::{
+    CHUNK_HEAD_LEN, PARITY_HEAD_LEN, PARITY_MAGIC, ParityLayout, ParitySet, SET_COUNT, ZONE_COUNT,
+};
+use shale_format::section::SECTION_HEADER_LEN;
+use shale_format::trailer::TRAILER_SECTION_LEN;
+use shale_format::{ParityHead, SectionHeader, SectionType};
+
+use crate::source::Source;
+
+/// Bytes read at once while looking for a head.
+const SCAN_STEP_LEN: u64 = 1 << 20;
+/// Memory for decoding one group. Slices are as long as it allows.
+const WORK_BYTES_MAX: usize = 256 << 20;
+/// An image may have lost this many times what is left of it, and a few MiB, and is still looked
+/// at; a head that claims more is not believed.
+const LOST_FACTOR_MAX: u64 = 8;
+const LOST_LEN_MAX: u64 = 64 << 20;
+
+/// A parity section of an image, with its table of hashes.
+#[derive(Debug, Clone)]
+pub struct Parity {
+    /// Where the image begins in the source.
+    start: u64,
+    head: ParityHead,
+    layout: ParityLayout,
+    /// A hash for each protected leaf, then for each body.
+    hashes: Arc<[[u8; HASH_LEN]]>,
+}
+
+/// What is damaged, by number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeafDamage {
+    /// Protected leaves.
+    pub leaves: BTreeSet<u64>,
+    /// Bodies of parity.
+    pub bodies: BTreeSet<u64>,
+}
+
+impl LeafDamage {
+    /// Nothing is damaged.
+    pub fn is_none(&self) -> bool {
+        self.leaves.is_empty() && self.bodies.is_empty()
+    }
+}
+
+/// Where the leaves come from while they are repaired, and where repaired ones go.
+pub trait LeafStore {
+    /// Fills `buf` from `offset` of the image.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+    /// Takes a repaired leaf: `bytes` belong at `offset` of the image. Later reads give them.
+    fn repaired(&mut self, leaf: u64, offset: u64, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// Looks for the newest parity in `source`: first at `hint`, an offset in the source where a parity
+/// section may begin, then everywhere, from the end on. With `start`, only parity of an image that
+/// begins there counts.
+///
+/// Reads the whole source where there is no parity; so it is for images that are damaged.
+pub fn find(source: &dyn Source, start: Option<u64>, hint: Option<u64>) -> Option<Parity> {
+    if let Some(hint) = hint
+        && let Some(at) = hint.checked_add(SECTION_HEADER_LEN as u64)
+        && let Some(parity) = parity_at(source, at, start)
+    {
+        return Some(parity);
+    }
+    let mut end = source.len();
+    let mut buf = Vec::new();
+    let overlap = PARITY_MAGIC.len() as u64 - 1;
+    while end > 0 {
+        let from = end.saturating_sub(SCAN_STEP_LEN);
+        let len = (end + overlap).min(source.len()) - from;
+        buf.resize(len as usize, 0);
+        read_what_is_there(source, from, &mut buf);
+        let found = buf
+            .windows(PARITY_MAGIC.len())
+            .enumerate()
+            .rev()
+            .filter(|(_, window)| window[0] == PARITY_MAGIC[0] && **window == PARITY_MAGIC)
+            .find_map(|(at, _)| parity_at(source, from + at as u64, start));
+        if found.is_some() {
+            return found;
+        }
+        end = from;
+    }
+    None
+}
+
+/// Fills `buf` from `offset`; what cannot be read is zero. Blocks of 4 KiB fail on their own.
+pub fn read_what_is_there(source: &dyn Source, offset: u64, buf: &mut [u8]) {
+    if source.read_at(offset, buf).is_ok() {
+        return;
+    }
+    let mut at = offset;
+    for block in buf.chunks_mut(4096) {
+        let there = source.len().saturating_sub(at).min(block.len() as u64) as usize;
+        block[there..].fill(0);
+        if source.read_at(at, &mut block[..there]).is_err() {
+            block.fill(0);
+        }
+        at += block.len() as u64;
+    }
+}
+
+/// The parity whose head is at `at` of the source, if there is one and its table can be read.
+fn parity_at(source: &dyn Source, at: u64, start: Option<u64>) -> Option<Parity> {
+    let mut bytes = [0; PARITY_HEAD_LEN];
+    if at.checked_add(PARITY_HEAD_LEN as u64)? > source.len() {
+        return None;
+    }
+    source.read_at(at, &mut bytes).ok()?;
+    let (head, layout, offset) = ParityHead::decode(&bytes, xxh3_64).ok()?;
+    let found = at.checked_sub(offset)?;
+    let believable = source.len().saturating_mul(LOST_FACTOR_MAX).saturating_add(LOST_LEN_MAX);
+    if start.is_some_and(|start| start != found) || layout.end > believable {
+        return None;
+    }
+    let hashes = read_table(source, found, &head, &layout)?;
+    Some(Parity { start: found, head, layout, hashes })
+}
+
+/// The table of hashes, from the first zone if that is whole, else computed from what is left.
+fn read_table(
+    source: &dyn Source,
+    start: u64,
+    head: &ParityHead,
+    layout: &ParityLayout,
+) -> Option<Arc<[[u8; HASH_LEN]]>> {
+    let share = (head.chunk_len - CHUNK_HEAD_LEN) as usize;
+    let count = layout.chunk_count as usize;
+    let mut chunk = vec![0; head.chunk_len as usize];
+    let mut read = |number: u64| -> Option<Vec<u8>> {
+        let zone = layout.zones[(number / layout.chunk_count) as usize];
+        let within = number % layout.chunk_count;
+        let at = start + zone + PARITY_HEAD_LEN as u64 + within * head.chunk_len;
+        source.read_at(at, &mut chunk).ok()?;
+        is_chunk(&chunk, number).then(|| chunk[CHUNK_HEAD_LEN as usize..].to_vec())
+    };
+    let mut table: Vec<Option<Vec<u8>>> = (0..layout.chunk_count).map(&mut read).collect();
+    if table.iter().any(Option::is_none) {
+        let parity_count = count * (ZONE_COUNT as usize - 1);
+        let mut decoder = ParityDecoder::new(count, parity_count, share).ok()?;
+        let mut whole = 0;
+        for (index, chunk) in table.iter().enumerate() {
+            if let Some(chunk) = chunk {
+                decoder.add_data(index, chunk).ok()?;
+                whole += 1;
+            }
+        }
+        for index in 0..parity_count {
+            if whole < count
+                && let Some(chunk) = read((count + index) as u64)
+            {
+                decoder.add_parity(index, &chunk).ok()?;
+                whole += 1;
+            }
+        }
+        let put = |index: usize, chunk: &[u8]| {
+            table[index] = Some(chunk.to_vec());
+            Ok::<_, std::convert::Infallible>(())
+        };
+        let Ok(()) = decoder.finish(put).ok()?;
+    }
+    let bytes: Vec<u8> = table.into_iter().flatten().flatten().collect();
+    let (hashes, _) = bytes.as_chunks::<HASH_LEN>();
+    let wanted = (layout.leaf_count + layout.body_count) as usize;
+    hashes.get(..wanted).map(Arc::from)
+}
+
+fn is_chunk(chunk: &[u8], number: u64) -> bool {
+    let (sum, rest) = chunk.split_at(8);
+    sum == xxh3_64(rest).to_le_bytes() && rest[..8] == number.to_le_bytes()
+}
+
+/// A chunk of the coded table as it is stored.
+pub fn encode_chunk(number: u64, share: &[u8], out: &mut Vec<u8>) {
+    let from = out.len();
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(share);
+    let sum = xxh3_64(&out[from + 8..]);
+    out[from..from + 8].copy_from_slice(&sum.to_le_bytes());
+}
+
+impl Parity {
+    /// Where the image begins in the source.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// What the section says of itself.
+    pub fn head(&self) -> &ParityHead {
+        &self.head
+    }
+
+    /// Where its parts lie.
+    pub fn layout(&self) -> &ParityLayout {
+        &self.layout
+    }
+
+    /// Bytes of the image up to the end of the trailer behind the section.
+    pub fn image_len(&self) -> u64 {
+        self.layout.end + TRAILER_SECTION_LEN as u64
+    }
+
+    /// The trailer section behind the parity, as it was written.
+    pub fn trailer_section(&self) -> [u8; TRAILER_SECTION_LEN] {
+        let payload = self.head.trailer(&self.layout).encode();
+        let mut tag = [0; 8];
+        tag.copy_from_slice(&self.head.image_id[..8]);
+        let header = SectionHeader {
+            section_type: SectionType::Trailer as u16,
+            codec: 0,
+            offset: self.layout.end,
+            stored_len: payload.len() as u64,
+            plain_len: payload.len() as u64,
+            image_tag: u64::from_le_bytes(tag),
+            payload_sum: xxh3_64(&payload),
+        };
+        let mut out = [0; TRAILER_SECTION_LEN];
+        out[..SECTION_HEADER_LEN].copy_from_slice(&header.encode(xxh3_64));
+        out[SECTION_HEADER_LEN..].copy_from_slice(&payload);
+        out
+    }
+
+    /// Bytes of protected leaf `leaf`; only the last can be shorter than others.
+    pub fn leaf_len(&self, leaf: u64) -> u64 {
+        self.head.section_offset.saturating_sub(leaf * LEAF_LEN).min(LEAF_LEN)
+    }
+
+    /// The longest burst, in bytes, that is always repaired: the fewest leaves that some group can
+    /// lose, less one for a burst that begins inside a leaf.
+    pub fn burst_len(&self) -> u64 {
+        let bodies = self.head.sets[0].body_count();
+        bodies.saturating_sub(1) * LEAF_LEN
+    }
+
+    /// Compares every leaf and body with its hash, with `threads` threads. `None` if `cancelled`
+    /// was set. Reads everything that is protected, and the parity.
+    pub fn scan(
+        &self,
+        store: &(dyn LeafStore + Sync),
+        threads: usize,
+        cancelled: &AtomicBool,
+        done: &(dyn Fn(u64) + Sync),
+    ) -> Option<LeafDamage> {
+        let (leaf_count, body_count) = (self.layout.leaf_count, self.layout.body_count);
+        let next = AtomicU64::new(0);
+        let damage = Mutex::new(LeafDamage::default());
+        let work = || {
+            let mut buf = vec![0; LEAF_LEN as usize];
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= leaf_count + body_count || cancelled.load(Ordering::Relaxed) {
+                    return;
+                }
+                let whole = self.is_whole(store, index, &mut buf);
+                done(buf.len() as u64);
+                if !whole {
+                    let mut damage = damage.lock().unwrap_or_else(|e| e.into_inner());
+                    match index.checked_sub(leaf_count) {
+                        None => damage.leaves.insert(index),
+                        Some(body) => damage.bodies.insert(body),
+                    };
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..threads.max(1)).for_each(|_| {
+                scope.spawn(work);
+            });
+            work();
+        });
+        let damage = damage.into_inner().unwrap_or_else(|e| e.into_inner());
+        (!cancelled.load(Ordering::Relaxed)).then_some(damage)
+    }
+
+    /// Whether leaf or body `index`, bodies counted behind leaves, has its hash.
+    fn is_whole(&self, store: &dyn LeafStore, index: u64, buf: &mut Vec<u8>) -> bool {
+        let (offset, len) = match index.checked_sub(self.layout.leaf_count) {
+            None => (index * LEAF_LEN, self.leaf_len(index)),
+            Some(body) => (self.layout.body_offset(body), LEAF_LEN),
+        };
+        buf.resize(len as usize, 0);
+        let hash = self.hashes.get(index as usize);
+        store.read(offset, buf).is_ok() && Some(&leaf_hash(buf)) == hash
+    }
+
+    /// The groups that leaf `leaf` belongs to: set and number.
+    fn groups_of(&self, leaf: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.head.sets.iter().enumerate().filter_map(move |(set, groups)| {
+            let within = leaf.checked_sub(groups.first_leaf)?;
+            (groups.group_count > 0).then(|| (set, within % u64::from(groups.group_count)))
+        })
+    }
+
+    /// Number of the first body of a set.
+    fn first_body(&self, set: usize) -> u64 {
+        self.head.sets[..set].iter().map(ParitySet::body_count).sum()
+    }
+
+    /// The leaves of a group, in the order of the code.
+    pub fn group_leaves(&self, set: usize, group: u64) -> impl Iterator<Item = u64> + use<> {
+        let groups = self.head.sets[set];
+        (groups.first_leaf + group..self.layout.leaf_count)
+            .step_by(groups.group_count.max(1) as usize)
+    }
+
+    /// The bodies of a group, in the order of the code.
+    pub fn group_bodies(&self, set: usize, group: u64) -> impl Iterator<Item = u64> + use<> {
+        let groups = self.head.sets[set];
+        let (first, count) = (self.first_body(set), u64::from(groups.group_count));
+        (0..u64::from(groups.parity_count)).map(move |index| first + index * count + group)
+    }
+
+    /// Repairs all leaves of `damage` that can be, and takes them out of it. `done` is told of the
+    /// leaves repaired.
+    ///
+    /// # Errors
+    /// Of writing repaired leaves. What cannot be repaired is no error and stays in `damage`.
+    pub fn repair(
+        &self,
+        store: &mut dyn LeafStore,
+        damage: &mut LeafDamage,
+        done: &mut dyn FnMut(u64),
+    ) -> io::Result<()> {
+        // What one set restores may be what another one's group lacked.
+        loop {
+            let before = damage.leaves.len();
+            for set in (0..SET_COUNT).rev() {
+                let mut groups: BTreeSet<u64> = BTreeSet::new();
+                for &leaf in &damage.leaves {
+                    groups.extend(
+                        self.groups_of(leaf).filter(|(of, _)| *of == set).map(|(_, group)| group),
+                    );
+                }
+                for group in groups {
+                    self.repair_group(store, set, group, damage, done)?;
+                }
+            }
+            if damage.leaves.is_empty() || damage.leaves.len() == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Compares all leaves of the groups of `leaf` with their hashes and repairs what is damaged in
+    /// them. Says whether `leaf` is whole now.
+    pub fn repair_leaf(&self, store: &mut dyn LeafStore, leaf: u64) -> io::Result<bool> {
+        if leaf >= self.layout.leaf_count {
+            return Ok(false);
+        }
+        let mut buf = Vec::new();
+        if self.is_whole(store, leaf, &mut buf) {
+            return Ok(true);
+        }
+        let mut damage = LeafDamage::default();
+        for (set, group) in self.groups_of(leaf).collect::<Vec<_>>() {
+            for leaf in self.group_leaves(set, group) {
+                if !self.is_whole(store, leaf, &mut buf) {
+                    damage.leaves.insert(leaf);
+                }
+            }
+            for body in self.group_bodies(set, group) {
+                if !self.is_whole(store, self.layout.leaf_count + body, &mut buf) {
+                    damage.bodies.insert(body);
+                }
+            }
+        }
+        self.repair(store, &mut damage, &mut |_| ())?;
+        Ok(!damage.leaves.contains(&leaf))
+    }
+
+    fn repair_group(
+        &self,
+        store: &mut dyn LeafStore,
+        set: usize,
+        group: u64,
+        damage: &mut LeafDamage,
+        done: &mut dyn FnMut(u64),
+    ) -> io::Result<()> {
+        let leaves: Vec<u64> = self.group_leaves(set, group).collect();
+        let bodies: Vec<u64> = self.group_bodies(set, group).collect();
+        let lost: Vec<u64> =
+            leaves.iter().copied().filter(|leaf| damage.leaves.contains(leaf)).collect();
+        let whole: Vec<(usize, u64)> = bodies
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(_, body)| !damage.bodies.contains(body))
+            .take(lost.len())
+            .collect();
+        if lost.is_empty() || whole.len() < lost.len() {
+            return Ok(());
+        }
+        let shards = work_shards(leaves.len(), bodies.len());
+        let slice_len = (WORK_BYTES_MAX / shards / SLICE_STEP * SLICE_STEP)
+            .clamp(SLICE_STEP, LEAF_LEN as usize);
+        let mut restored: BTreeMap<u64, Vec<u8>> =
+            lost.iter().map(|&leaf| (leaf, vec![0; LEAF_LEN as usize])).collect();
+        let failed = |error| io::Error::other(error);
+        let mut slice = vec![0; slice_len];
+        let mut from = 0;
+        while from < LEAF_LEN as usize {
+            let len = slice_len.min(LEAF_LEN as usize - from);
+            let slice = &mut slice[..len];
+            let mut decoder =
+                ParityDecoder::new(leaves.len(), bodies.len(), len).map_err(failed)?;
+            for (index, &leaf) in leaves.iter().enumerate() {
+                if damage.leaves.contains(&leaf) {
+                    continue;
+                }
+                // A short leaf is coded as if zeroes followed.
+                let there = (self.leaf_len(leaf) as usize).saturating_sub(from).min(len);
+                slice[there..].fill(0);
+                store.read(leaf * LEAF_LEN + from as u64, &mut slice[..there])?;
+                decoder.add_data(index, slice).map_err(failed)?;
+            }
+            for &(index, body) in &whole {
+                store.read(self.layout.body_offset(body) + from as u64, slice)?;
+                decoder.add_parity(index, slice).map_err(failed)?;
+            }
+            let put = |index: usize, slice: &[u8]| {
+                if let Some(bytes) = leaves.get(index).and_then(|leaf| restored.get_mut(leaf)) {
+                    bytes[from..from + len].copy_from_slice(slice);
+                }
+                Ok::<_, io::Error>(())
+            };
+            decoder.finish(put).map_err(failed)??;
+            from += len;
+        }
+        for (leaf, bytes) in restored {
+            let bytes = &bytes[..self.leaf_len(leaf) as usize];
+            // Only what was written is given back: something may have changed between two reads.
+            if Some(&leaf_hash(bytes)) == self.hashes.get(leaf as usize) {
+                store.repaired(leaf, leaf * LEAF_LEN, bytes)?;
+                damage.leaves.remove(&leaf);
+                done(leaf);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,555 @@
+//! Parity made: for a new image, for one that has none, and again for one that is repaired.
+//!
+//! A parity section lies behind everything it protects, so it can be added to any image without
+//! changing a byte of it: `create --parity` and `parity add` do the same. The section's header and
+//! the new trailer are written last, after everything else has reached the disk: until then the
+//! file holds the image as it was, with bytes behind it that no reader takes for anything.
+//!
+//! What is written is a function of the protected bytes and the head, so a repaired image gets the
+//! same parity again, bit for bit. Memory: 128 MiB for coding, 32 bytes for each leaf and body,
+//! and four times that while the table of hashes is coded.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use shale_codec::merkle::{leaf_hash, tree};
+use shale_codec::parity::{ParityEncoder, SLICE_STEP};
+use shale_codec::{Xxh3, xxh3_64};
+use shale_format::merkle::{FAN_OUT, HASH_LEN, LEAF_LEN};
+use shale_format::parity::{CHUNK_HEAD_LEN, ParityLayout, SET_COUNT, ZONE_COUNT};
+use shale_format::trailer::TRAILER_SECTION_LEN;
+use shale_format::{
+    Identity, MerkleHead, ParityHead, SectionHeader, SectionType, Superblock, Trailer,
+};
+use shale_read::trust::parity::encode_chunk;
+use shale_read::{FileSource, Image, OffsetChoice, Options, Source, identity_of};
+
+use crate::check::{CheckOptions, check};
+use crate::error::Error;
+use crate::progress::{Cancel, Phase, Progress};
+use crate::threads::thread_count;
+
+/// Memory for coding, all threads together.
+const WORK_BYTES_MAX: usize = 128 << 20;
+/// Images with at least this many leaves have their bodies at multiples of a leaf, so that a block
+/// that is lost hits one body and not two.
+const ALIGN_LEAVES_MIN: u64 = 1024;
+/// Bytes read at once.
+const CHUNK_LEN: usize = 1 << 20;
+
+/// How much parity, and how.
+#[derive(Debug, Clone)]
+pub struct ParityOptions {
+    /// Parity for each million bytes of the image: 50,000 are 5 %.
+    pub parts_per_million: u32,
+    /// Where the image begins in its file.
+    pub offset: OffsetChoice,
+    /// Cut off what an interrupted writer left behind the image.
+    pub force: bool,
+    /// Threads; 0: as many as the machine offers. Do not change the image.
+    pub threads: usize,
+    /// Ends the run; the image is then as it was before.
+    pub cancel: Cancel,
+}
+
+impl Default for ParityOptions {
+    fn default() -> Self {
+        Self {
+            parts_per_million: 50_000,
+            offset: OffsetChoice::Auto,
+            force: false,
+            threads: 0,
+            cancel: Cancel::new(),
+        }
+    }
+}
+
+/// What was added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParityReport {
+    /// Bytes of the image now.
+    pub image_bytes: u64,
+    /// Bytes added to it.
+    pub added_bytes: u64,
+    /// Leaves protected, of 64 KiB.
+    pub leaves: u64,
+    /// Groups of leaves; damage may be as many leaves in each as it has parity.
+    pub groups: u64,
+    /// Bodies of parity of each group.
+    pub parity_of_group: u64,
+    /// Bytes of the longest burst that is always repaired, wherever it begins.
+    pub burst_bytes: u64,
+    /// Identity of the image; adding parity does not change it.
+    pub identity: Identity,
+}
+
+/// Adds parity to the image in the file at `path`, in place and behind it.
+///
+/// # Errors
+/// The image must be whole: damage would be kept for ever. On any error, and when it is cancelled,
+/// the file is as it was before.
+pub fn add_parity(
+    path: &Path,
+    options: &ParityOptions,
+    progress: &dyn Progress,
+) -> Result<ParityReport, Error> {
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(path)
+        .map_err(Error::io("open for writing", path))?;
+    add_to_file(&file, path, options, progress)
+}
+
+/// As [`add_parity`], to an open file.
+pub(crate) fn add_to_file(
+    file: &File,
+    path: &Path,
+    options: &ParityOptions,
+    progress: &dyn Progress,
+) -> Result<ParityReport, Error> {
+    let io = |action| move |error: io::Error| Error::io(action, path)(error);
+    let again = file.try_clone().map_err(io("open"))?;
+    let source: Arc<dyn Source> = Arc::new(FileSource::new(again).map_err(io("open"))?);
+    let read = Options { offset: options.offset, repair: false, ..Options::default() };
+    let image = Image::open(Arc::clone(&source), read)?;
+    let start = image.offset();
+    let image_end = start + image.len();
+    if image.recovered().is_some() && !options.force {
+        return Err(Error::Parity {
+            path: path.to_owned(),
+            what: "an interrupted writer left bytes behind the image; --force cuts them off".into(),
+        });
+    }
+    if source.len() > image_end && image.recovered().is_none() {
+        return Err(Error::Parity {
+            path: path.to_owned(),
+            what: "other data follows the image, which parity would overwrite".into(),
+        });
+    }
+    let guard = CutOnDrop { file, len: image_end, armed: true };
+    file.set_len(image_end).map_err(io("cut"))?;
+    let (output, mut state) = State::new(file, path, start, &image, options)?;
+    let hashes = output.hash_leaves(image.len(), progress)?;
+    let identity = match image.identity()? {
+        Some((head, identity)) => {
+            output.compare_tree(&image, &head, &hashes)?;
+            identity
+        }
+        None => {
+            let expect = CheckOptions {
+                offset: OffsetChoice::At(start),
+                threads: options.threads,
+                cancel: options.cancel.clone(),
+                ..CheckOptions::default()
+            };
+            if !check(source, &expect, progress)?.is_clean() {
+                return Err(damaged(path));
+            }
+            state.add_tree(&output, hashes)?
+        }
+    };
+    let head = state.head(options.parts_per_million);
+    let report = output.write_section(&head, progress)?;
+    guard.disarm();
+    Ok(ParityReport {
+        image_bytes: report.end + TRAILER_SECTION_LEN as u64,
+        added_bytes: report.end + TRAILER_SECTION_LEN as u64 - image.len(),
+        leaves: report.leaf_count,
+        groups: head.sets[0].group_count.into(),
+        parity_of_group: head.sets[0].parity_count.into(),
+        burst_bytes: head.sets[0].body_count().saturating_sub(1) * LEAF_LEN,
+        identity,
+    })
+}
+
+fn damaged(path: &Path) -> Error {
+    Error::Parity {
+        path: path.to_owned(),
+        what: "the image is damaged, and parity would keep that for ever; `shale check` tells more"
+            .into(),
+    }
+}
+
+/// Cuts a file back to what it was, unless all went well.
+struct CutOnDrop<'f> {
+    file: &'f File,
+    len: u64,
+    armed: bool,
+}
+
+impl CutOnDrop<'_> {
+    fn disarm(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for CutOnDrop<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            // If that fails, a reader still finds the last trailer by itself.
+            let _ = self.file.set_len(self.len);
+        }
+    }
+}
+
+/// Where an image ends and what its next trailer has to say.
+struct State {
+    superblock: Superblock,
+    end: u64,
+    /// First byte of the metadata that lie last in the image.
+    metadata_offset: u64,
+    trailer: Trailer,
+    /// Offset of the last trailer's section header.
+    trailer_offset: u64,
+    section_count: u64,
+}
+
+impl State {
+    fn new<'f>(
+        file: &'f File,
+        path: &Path,
+        start: u64,
+        image: &Image,
+        options: &ParityOptions,
+    ) -> Result<(ParityOutput<'f>, Self), Error> {
+        let trailer = *image.trailer();
+        let (mut section_count, mut metadata_offset) = (0, 0);
+        for section in image.sections() {
+            let section = section?;
+            section_count += 1;
+            if section.section_type == SectionType::Frames as u16 || metadata_offset == 0 {
+                metadata_offset = section.end();
+            }
+        }
+        let output = ParityOutput {
+            file,
+            path: path.to_owned(),
+            start,
+            threads: thread_count(options.threads),
+            cancel: options.cancel.clone(),
+        };
+        let state = Self {
+            superblock: *image.superblock(),
+            end: image.len(),
+            metadata_offset,
+            trailer,
+            trailer_offset: image.len() - TRAILER_SECTION_LEN as u64,
+            section_count,
+        };
+        Ok((output, state))
+    }
+
+    /// Gives an image of an earlier version a Merkle tree.
+    fn add_tree(
+        &mut self,
+        output: &ParityOutput<'_>,
+        leaves: Vec<[u8; HASH_LEN]>,
+    ) -> Result<Identity, Error> {
+        let hashes = tree(leaves, FAN_OUT as usize);
+        let head = MerkleHead {
+            covered_len: self.end,
+            root_offset: self.trailer.root_offset,
+            root_section_len: self.trailer.root_section_len,
+            tree_root: hashes.last().copied().unwrap_or_default(),
+        };
+        let payload = [&head.encode(), hashes.as_flattened()].concat();
+        let header = header(
+            SectionType::Merkle,
+            self.end,
+            payload.len() as u64,
+            xxh3_64(&payload),
+            self.superblock.image_tag(),
+        );
+        output.write(self.end, &header.encode(xxh3_64))?;
+        output.write(header.payload_offset(), &payload)?;
+        self.trailer.merkle_offset = self.end;
+        self.end = header.end();
+        self.section_count += 1;
+        Ok(identity_of(&head))
+    }
+
+    fn head(&self, parts_per_million: u32) -> ParityHead {
+        let leaf_count = self.end.div_ceil(LEAF_LEN);
+        let metadata_leaves = leaf_count - (self.metadata_offset / LEAF_LEN).min(leaf_count);
+        let sets = ParityHead::sets_for(leaf_count, metadata_leaves, parts_per_million);
+        ParityHead {
+            section_offset: self.end,
+            image_id: self.superblock.image_id,
+            chunk_len: ParityHead::chunk_len_for(leaf_count, &sets),
+            body_align: if leaf_count >= ALIGN_LEAVES_MIN { LEAF_LEN } else { 1 },
+            sets,
+            root_offset: self.trailer.root_offset,
+            root_section_len: self.trailer.root_section_len,
+            previous_trailer_offset: self.trailer_offset,
+            // The parity section itself.
+            section_count: self.section_count + 1,
+            merkle_offset: self.trailer.merkle_offset,
+        }
+    }
+}
+
+fn header(kind: SectionType, offset: u64, len: u64, sum: u64, image_tag: u64) -> SectionHeader {
+    SectionHeader {
+        section_type: kind as u16,
+        codec: 0,
+        offset,
+        stored_len: len,
+        plain_len: len,
+        image_tag,
+        payload_sum: sum,
+    }
+}
+
+/// A file that holds what is protected, and gets the parity.
+pub(crate) struct ParityOutput<'f> {
+    pub(crate) file: &'f File,
+    pub(crate) path: PathBuf,
+    /// Where the image begins in the file.
+    pub(crate) start: u64,
+    pub(crate) threads: usize,
+    pub(crate) cancel: Cancel,
+}
+
+impl ParityOutput<'_> {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.file
+            .read_exact_at(buf, self.start + offset)
+            .map_err(|error| Error::io("read", &self.path)(error))
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.file
+            .write_all_at(bytes, self.start + offset)
+            .map_err(|error| Error::io("write to", &self.path)(error))
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.file.sync_all().map_err(|error| Error::io("write to disk", &self.path)(error))
+    }
+
+    /// Hashes of the leaves of the first `len` bytes.
+    fn hash_leaves(&self, len: u64, progress: &dyn Progress) -> Result<Vec<[u8; HASH_LEN]>, Error> {
+        progress.phase(Phase::Parity);
+        progress.found(0, len);
+        let count = len.div_ceil(LEAF_LEN);
+        let hash = |leaf: u64| -> Result<[u8; HASH_LEN], Error> {
+            let mut buf = vec![0; (len - leaf * LEAF_LEN).min(LEAF_LEN) as usize];
+            self.read(leaf * LEAF_LEN, &mut buf)?;
+            progress.done(0, buf.len() as u64);
+            Ok(leaf_hash(&buf))
+        };
+        self.in_parallel(count, hash)
+    }
+
+    /// `work` for 0..count by all threads; results in order. Ends with the first error.
+    fn in_parallel<T: Send + Default + Clone>(
+        &self,
+        count: u64,
+        work: impl Fn(u64) -> Result<T, Error> + Sync,
+    ) -> Result<Vec<T>, Error> {
+        let next = AtomicU64::new(0);
+        let results = Mutex::new(vec![T::default(); count as usize]);
+        let failure = Mutex::new(None);
+        let run = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= count {
+                    return;
+                }
+                let result = self.cancel.check().and_then(|()| work(index));
+                match result {
+                    Ok(result) => {
+                        let mut results = results.lock().unwrap_or_else(|e| e.into_inner());
+                        if let Some(place) = results.get_mut(index as usize) {
+                            *place = result;
+                        }
+                    }
+                    Err(error) => {
+                        next.store(count, Ordering::Relaxed);
+                        failure.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..self.threads.max(1)).for_each(|_| {
+                scope.spawn(run);
+            });
+            run();
+        });
+        match failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            Some(error) => Err(error),
+            None => Ok(results.into_inner().unwrap_or_else(|e| e.into_inner())),
+        }
+    }
+
+    /// Refuses an image whose leaves are not those of its tree.
+    fn compare_tree(
+        &self,
+        image: &Image,
+        head: &MerkleHead,
+        hashes: &[[u8; HASH_LEN]],
+    ) -> Result<(), Error> {
+        let count = head.shape().leaf_count() as usize;
+        let mut leaves = hashes.get(..count).unwrap_or_default().to_vec();
+        // The tree's last leaf may end before the leaf of the file does.
+        let short = head.covered_len % LEAF_LEN;
+        if short > 0
+            && let Some(last) = leaves.last_mut()
+        {
+            let mut buf = vec![0; short as usize];
+            image.read_stored(head.covered_len - short, &mut buf)?;
+            *last = leaf_hash(&buf);
+        }
+        if tree(leaves, FAN_OUT as usize).last() != Some(&head.tree_root) {
+            return Err(damaged(&self.path));
+        }
+        Ok(())
+    }
+
+    /// Writes the parity section that `head` describes, and the trailer behind it.
+    pub(crate) fn write_section(
+        &self,
+        head: &ParityHead,
+        progress: &dyn Progress,
+    ) -> Result<ParityLayout, Error> {
+        let format = |error: shale_format::FormatError| Error::Parity {
+            path: self.path.clone(),
+            what: format!("there cannot be that much: {error}"),
+        };
+        let layout = head.layout().map_err(format)?;
+        let mut hashes = self.hash_leaves(head.section_offset, progress)?;
+        self.write_bodies(head, &layout, progress)?;
+        hashes.extend(self.in_parallel(layout.body_count, |body| {
+            let mut buf = vec![0; LEAF_LEN as usize];
+            self.read(layout.body_offset(body), &mut buf)?;
+            Ok(leaf_hash(&buf))
+        })?);
+        self.write_zones(head, &layout, &hashes)?;
+        // The header's sum needs another look at all of it; it is in the page cache.
+        let (mut sum, mut at) = (Xxh3::new(), layout.zones[0]);
+        let mut buf = vec![0; CHUNK_LEN];
+        while at < layout.end {
+            self.cancel.check()?;
+            let len = (layout.end - at).min(CHUNK_LEN as u64) as usize;
+            self.read(at, &mut buf[..len])?;
+            sum.update(&buf[..len]);
+            at += len as u64;
+        }
+        let mut tag = [0; 8];
+        tag.copy_from_slice(&head.image_id[..8]);
+        let tag = u64::from_le_bytes(tag);
+        let len = layout.end - layout.zones[0];
+        let own = header(SectionType::Parity, head.section_offset, len, sum.sum_64(), tag);
+        let payload = head.trailer(&layout).encode();
+        let trailer_len = payload.len() as u64;
+        let trailer = header(SectionType::Trailer, layout.end, trailer_len, xxh3_64(&payload), tag);
+        // Nobody may see a header before what it promises is on the disk.
+        self.sync()?;
+        self.write(head.section_offset, &own.encode(xxh3_64))?;
+        self.sync()?;
+        self.write(layout.end, &[&trailer.encode(xxh3_64)[..], &payload].concat())?;
+        self.sync()?;
+        Ok(layout)
+    }
+
+    fn write_bodies(
+        &self,
+        head: &ParityHead,
+        layout: &ParityLayout,
+        progress: &dyn Progress,
+    ) -> Result<(), Error> {
+        let coding = |error: shale_codec::parity::ParityError| Error::Parity {
+            path: self.path.clone(),
+            what: error.to_string(),
+        };
+        let mut first_body = 0;
+        for set in head.sets.iter().take(SET_COUNT) {
+            let groups = u64::from(set.group_count);
+            if groups == 0 {
+                continue;
+            }
+            let parity_count = set.parity_count as usize;
+            let leaves = layout.leaf_count - set.first_leaf;
+            let shards = leaves.div_ceil(groups) as usize + parity_count.next_power_of_two();
+            let slice_len = (WORK_BYTES_MAX / self.threads.max(1) / shards / SLICE_STEP
+                * SLICE_STEP)
+                .clamp(SLICE_STEP, LEAF_LEN as usize);
+            let slices = (LEAF_LEN as usize).div_ceil(slice_len) as u64;
+            progress.found(0, leaves * LEAF_LEN);
+            self.in_parallel(groups * slices, |task| {
+                let (group, from) = (task / slices, (task % slices) as usize * slice_len);
+                let len = slice_len.min(LEAF_LEN as usize - from);
+                let members = (set.first_leaf + group..layout.leaf_count).step_by(groups as usize);
+                let mut encoder = ParityEncoder::new(members.clone().count(), parity_count, len)
+                    .map_err(coding)?;
+                let mut slice = vec![0; len];
+                for (index, leaf) in members.enumerate() {
+                    if index % 1024 == 0 {
+                        self.cancel.check()?;
+                    }
+                    let at = leaf * LEAF_LEN + from as u64;
+                    let there = head.section_offset.saturating_sub(at).min(len as u64) as usize;
+                    slice[there..].fill(0);
+                    self.read(at, &mut slice[..there])?;
+                    encoder.add(&slice).map_err(coding)?;
+                    progress.done(0, len as u64);
+                }
+                let put = |index: usize, slice: &[u8]| {
+                    let body = first_body + index as u64 * groups + group;
+                    self.write(layout.body_offset(body) + from as u64, slice)
+                };
+                encoder.finish(put).map_err(coding)?
+            })?;
+            first_body += set.body_count();
+        }
+        Ok(())
+    }
+
+    fn write_zones(
+        &self,
+        head: &ParityHead,
+        layout: &ParityLayout,
+        hashes: &[[u8; HASH_LEN]],
+    ) -> Result<(), Error> {
+        let coding = |error: shale_codec::parity::ParityError| Error::Parity {
+            path: self.path.clone(),
+            what: error.to_string(),
+        };
+        let share_len = (head.chunk_len - CHUNK_HEAD_LEN) as usize;
+        let count = layout.chunk_count as usize;
+        let mut table = hashes.as_flattened().to_vec();
+        table.resize(count * share_len, 0);
+        let mut chunks = Vec::new();
+        let mut encoder = ParityEncoder::new(count, count * (ZONE_COUNT as usize - 1), share_len)
+            .map_err(coding)?;
+        for (number, share) in table.chunks_exact(share_len).enumerate() {
+            encoder.add(share).map_err(coding)?;
+            encode_chunk(number as u64, share, &mut chunks);
+        }
+        let put = |index: usize, share: &[u8]| {
+            encode_chunk((count + index) as u64, share, &mut chunks);
+            Ok::<_, Error>(())
+        };
+        encoder.finish(put).map_err(coding)??;
+        let zone_len = count * head.chunk_len as usize;
+        for (zone, chunks) in layout.zones.iter().zip(chunks.chunks(zone_len.max(1))) {
+            let bytes = [&head.encode(*zone, xxh3_64), chunks].concat();
+            self.write(*zone, &bytes)?;
+            // What aligns the bodies; they are written already and begin no earlier.
+            let end = zone + bytes.len() as u64;
+            if let Some(bodies) = layout.bodies.iter().find(|bodies| **bodies >= end) {
+                let gap = bodies - end;
+                if gap < head.body_align {
+                    self.write(end, &vec![0; gap as usize])?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

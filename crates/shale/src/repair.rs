@@ -1,0 +1,369 @@
+//! A damaged image made whole, into a new file.
+//!
+//! With parity, every leaf is compared with its hash, what can be restored is, and the result is
+//! what was written, bit for bit: the parity itself and a lost end are made again. Without, or
+//! where that is not enough, *salvage* puts back what leads to the rest: a superblock, and a
+//! trailer for the newest root that is whole. The files whose frames are whole can then be read.
+//! The damaged file is only read. The new one is checked from one end to the other before it gets
+//! its name.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shale_codec::xxh3_64;
+use shale_format::merkle::LEAF_LEN;
+use shale_format::section::SECTION_HEADER_LEN;
+use shale_format::trailer::TRAILER_SECTION_LEN;
+use shale_format::{SectionHeader, SectionType, Superblock, Trailer};
+use shale_read::trust::parity::{LeafDamage, LeafStore, Parity, find, read_what_is_there};
+use shale_read::trust::salvage::{Remains, remains};
+use shale_read::{FileSource, OffsetChoice, Source};
+
+use crate::check::{CheckOptions, CheckReport, check};
+use crate::error::Error;
+use crate::output::{Existing, OutputFile, existing};
+use crate::parity::ParityOutput;
+use crate::progress::{Cancel, Phase, Progress};
+use crate::threads::thread_count;
+
+/// Bytes copied at once.
+const CHUNK_LEN: u64 = 1 << 20;
+
+/// How to repair.
+#[derive(Debug, Clone, Default)]
+pub struct RepairOptions {
+    /// Where the image begins in its file; with `Auto`, at its start.
+    pub offset: OffsetChoice,
+    /// Keep what can be read where not everything can be restored.
+    pub salvage: bool,
+    /// Replace an existing output.
+    pub overwrite: bool,
+    /// Threads; 0: as many as the machine offers.
+    pub threads: usize,
+    /// Ends the run; nothing is left of the new file.
+    pub cancel: Cancel,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Default)]
+pub struct RepairReport {
+    /// Bytes of the new file.
+    pub image_bytes: u64,
+    /// Whether the image has parity that could be read.
+    pub has_parity: bool,
+    /// Damaged leaves that were restored.
+    pub leaves_repaired: u64,
+    /// Damaged bodies of parity, which were computed again.
+    pub bodies_repaired: u64,
+    /// Damaged leaves that could not be restored; their bytes are as they were found.
+    pub leaves_lost: u64,
+    /// Bytes behind what parity protects that are damaged and were left out.
+    pub bytes_left_out: u64,
+    /// What salvage made anew, in words.
+    pub made_anew: Vec<String>,
+    /// The check of the new file.
+    pub check: CheckReport,
+}
+
+impl RepairReport {
+    /// Whether everything is as it was written.
+    pub fn is_whole(&self) -> bool {
+        self.check.is_clean()
+    }
+}
+
+/// Repairs the image at `path` into the new file `output`.
+///
+/// # Errors
+/// [`Error::Repair`] where not everything can be restored and salvage was not asked for; nothing is
+/// left under the name of the output then.
+pub fn repair(
+    path: &Path,
+    output: &Path,
+    options: &RepairOptions,
+    progress: &dyn Progress,
+) -> Result<RepairReport, Error> {
+    if existing(output)? == Existing::Stream {
+        return Err(Error::NotReplaceable { path: output.to_owned() });
+    }
+    if existing(output)? == Existing::File && !options.overwrite {
+        return Err(Error::Exists { path: output.to_owned() });
+    }
+    let source: Arc<dyn Source> =
+        Arc::new(FileSource::open(path).map_err(Error::io("open", path))?);
+    let start = match options.offset {
+        OffsetChoice::At(start) => start,
+        OffsetChoice::Auto => shale_read::Image::open(
+            Arc::clone(&source),
+            shale_read::Options { repair: false, ..shale_read::Options::default() },
+        )
+        .map_or(0, |image| image.offset()),
+    };
+    let new = OutputFile::create(output)?;
+    let mut repairer = Repairer {
+        source,
+        start,
+        path,
+        out: ParityOutput {
+            file: new.file(),
+            path: output.to_owned(),
+            start,
+            threads: thread_count(options.threads),
+            cancel: options.cancel.clone(),
+        },
+        options,
+        progress,
+        report: RepairReport::default(),
+    };
+    repairer.run()?;
+    let mut report = repairer.report;
+    let again = new.file().try_clone().map_err(Error::io("read back", output))?;
+    let again = FileSource::new(again).map_err(Error::io("read back", output))?;
+    report.image_bytes = again.len();
+    let how = CheckOptions {
+        offset: OffsetChoice::At(start),
+        threads: options.threads,
+        cancel: options.cancel.clone(),
+        ..CheckOptions::default()
+    };
+    report.check = check(Arc::new(again), &how, progress)?;
+    if !report.check.is_clean() && !options.salvage {
+        let what = match (report.has_parity, report.leaves_lost) {
+            (false, _) => "it has no parity that could be read".to_owned(),
+            (true, 0) => "parity says that it is whole, but the check does not; it was damaged \
+                          before the parity was made"
+                .to_owned(),
+            (true, lost) => format!("{lost} damaged leaves are more than its parity can restore"),
+        };
+        return Err(Error::Repair { path: path.to_owned(), what });
+    }
+    new.sync()?;
+    options.cancel.check()?;
+    new.commit(options.overwrite)?;
+    Ok(report)
+}
+
+struct Repairer<'a> {
+    source: Arc<dyn Source>,
+    start: u64,
+    path: &'a Path,
+    out: ParityOutput<'a>,
+    options: &'a RepairOptions,
+    progress: &'a dyn Progress,
+    report: RepairReport,
+}
+
+impl Repairer<'_> {
+    fn run(&mut self) -> Result<(), Error> {
+        self.progress.phase(Phase::Repair);
+        let parity = find(&self.source, Some(self.start), None);
+        let len = match &parity {
+            Some(parity) => self.source.len().max(self.start + parity.image_len()),
+            None => self.source.len(),
+        };
+        self.copy(len)?;
+        if let Some(parity) = parity {
+            self.report.has_parity = true;
+            if self.restore(&parity)? {
+                return self.behind(&parity);
+            }
+        }
+        if self.options.salvage { self.salvage() } else { Ok(()) }
+    }
+
+    /// Copies what can be read; the rest is zero.
+    fn copy(&self, len: u64) -> Result<(), Error> {
+        let file = self.out.file;
+        let io = |error| Error::io("write to", &self.out.path)(error);
+        file.set_len(len).map_err(io)?;
+        self.progress.found(0, self.source.len());
+        let (mut at, mut buf) = (0, vec![0; CHUNK_LEN as usize]);
+        while at < self.source.len() {
+            self.options.cancel.check()?;
+            let piece = (self.source.len() - at).min(CHUNK_LEN);
+            let buf = &mut buf[..piece as usize];
+            read_what_is_there(&self.source, at, buf);
+            file.write_all_at(buf, at).map_err(io)?;
+            at += piece;
+            self.progress.done(0, piece);
+        }
+        Ok(())
+    }
+
+    /// Restores the leaves, and makes parity and trailer again if all are whole; says whether.
+    fn restore(&mut self, parity: &Parity) -> Result<bool, Error> {
+        let io = |error| Error::io("repair into", &self.out.path)(error);
+        let mut store = FileStore { file: self.out.file, start: self.start };
+        let damage = self.scan(parity, &store)?;
+        let Some(mut damage) = damage else { return Err(Error::Cancelled) };
+        self.report.bodies_repaired = damage.bodies.len() as u64;
+        let repaired = AtomicU64::new(0);
+        parity
+            .repair(&mut store, &mut damage, &mut |_| _ = repaired.fetch_add(1, Ordering::Relaxed))
+            .map_err(io)?;
+        self.report.leaves_repaired = repaired.into_inner();
+        self.report.leaves_lost = damage.leaves.len() as u64;
+        if !damage.leaves.is_empty() {
+            self.report.bodies_repaired = 0;
+            return Ok(false);
+        }
+        // The new section must not be seen by a reader who looks for the old one's header first.
+        self.out.write_section(parity.head(), self.progress)?;
+        Ok(true)
+    }
+
+    fn scan(&self, parity: &Parity, store: &FileStore<'_>) -> Result<Option<LeafDamage>, Error> {
+        let layout = parity.layout();
+        self.progress.found(0, (layout.leaf_count + layout.body_count) * LEAF_LEN);
+        let flag = self.options.cancel.flag();
+        let done = |len| self.progress.done(0, len);
+        Ok(parity.scan(store, self.out.threads, &flag, &done))
+    }
+
+    /// Keeps what follows the protected image if it is a chain of whole sections that ends with a
+    /// trailer; cuts off what is not.
+    fn behind(&mut self, parity: &Parity) -> Result<(), Error> {
+        let mut tag = [0; 8];
+        tag.copy_from_slice(&parity.head().image_id[..8]);
+        let tag = u64::from_le_bytes(tag);
+        let end = self.source.len().saturating_sub(self.start);
+        let mut keep = parity.image_len();
+        let mut at = keep;
+        while at < end {
+            let Some(header) = self.whole_section(at, end, tag)? else { break };
+            at = header.end();
+            if header.section_type == SectionType::Trailer as u16 {
+                keep = at;
+            }
+        }
+        self.report.bytes_left_out = end.saturating_sub(keep);
+        self.out
+            .file
+            .set_len(self.start + keep)
+            .map_err(|error| Error::io("cut", &self.out.path)(error))
+    }
+
+    /// The header at `at` if it and its payload are whole.
+    fn whole_section(&self, at: u64, end: u64, tag: u64) -> Result<Option<SectionHeader>, Error> {
+        let mut bytes = [0; SECTION_HEADER_LEN];
+        if end - at < SECTION_HEADER_LEN as u64 {
+            return Ok(None);
+        }
+        read_what_is_there(&self.source, self.start + at, &mut bytes);
+        let Ok(header) = SectionHeader::decode(&bytes, at, tag, xxh3_64) else { return Ok(None) };
+        if header.stored_len > end - header.payload_offset() {
+            return Ok(None);
+        }
+        let (mut sum, mut from) = (shale_codec::Xxh3::new(), header.payload_offset());
+        let mut buf = Vec::new();
+        while from < header.end() {
+            self.options.cancel.check()?;
+            buf.resize((header.end() - from).min(CHUNK_LEN) as usize, 0);
+            read_what_is_there(&self.source, self.start + from, &mut buf);
+            sum.update(&buf);
+            from += buf.len() as u64;
+        }
+        Ok((sum.sum_64() == header.payload_sum).then_some(header))
+    }
+
+    /// Puts back what leads to the rest.
+    fn salvage(&mut self) -> Result<(), Error> {
+        let again = self.out.file.try_clone().map_err(Error::io("read back", &self.out.path))?;
+        let again = FileSource::new(again).map_err(Error::io("read back", &self.out.path))?;
+        let again: Arc<dyn Source> = Arc::new(again);
+        let nothing = |what: &str| Error::Repair { path: self.path.to_owned(), what: what.into() };
+        let Some(found) = remains(&again, self.start) else {
+            return Err(nothing("no section of an image is left in it"));
+        };
+        let Some(&(root_offset, root_section_len)) = found.roots.last() else {
+            return Err(nothing(
+                "no root is left, neither the newest nor its copy nor an older one; nothing says \
+                 where the tables begin",
+            ));
+        };
+        let superblock = self.superblock(&found)?;
+        // Of states that are whole, the newest.
+        let end = again.len().saturating_sub(self.start);
+        let leads = |trailer: &Trailer| {
+            found.roots.iter().any(|(offset, _)| *offset == trailer.root_offset)
+        };
+        if found.trailers.last().is_some_and(|(_, last)| last.image_len == end && leads(last)) {
+            return Ok(());
+        }
+        let (root_offset, root_section_len) = found
+            .trailers
+            .last()
+            .filter(|(_, trailer)| leads(trailer) && trailer.root_offset > root_offset)
+            .map_or((root_offset, root_section_len), |(_, trailer)| {
+                (trailer.root_offset, trailer.root_section_len)
+            });
+        let trailer = Trailer {
+            root_offset,
+            root_section_len,
+            image_len: end + TRAILER_SECTION_LEN as u64,
+            previous_trailer_offset: found.trailers.last().map_or(0, |(offset, _)| *offset),
+            section_count: found.sections.len() as u64,
+            image_id: superblock.image_id,
+            // What is left is not what the tree was made of.
+            merkle_offset: 0,
+        };
+        let payload = trailer.encode();
+        let header = SectionHeader {
+            section_type: SectionType::Trailer as u16,
+            codec: 0,
+            offset: end,
+            stored_len: payload.len() as u64,
+            plain_len: payload.len() as u64,
+            image_tag: superblock.image_tag(),
+            payload_sum: xxh3_64(&payload),
+        };
+        let bytes = [&header.encode(xxh3_64)[..], &payload].concat();
+        self.write(end, &bytes)?;
+        self.report
+            .made_anew
+            .push(format!("a trailer that leads to the root at offset {root_offset}"));
+        Ok(())
+    }
+
+    /// The superblock, made anew if it is lost.
+    fn superblock(&mut self, found: &Remains) -> Result<Superblock, Error> {
+        if let Some(superblock) = found.superblock {
+            return Ok(superblock);
+        }
+        let image_id = found.image_id.unwrap_or_else(|| {
+            let mut id = [0; 16];
+            id[..8].copy_from_slice(&found.image_tag.to_le_bytes());
+            id
+        });
+        let superblock = Superblock::new(image_id);
+        self.write(0, &superblock.encode(xxh3_64))?;
+        self.report.made_anew.push("the superblock".to_owned());
+        Ok(superblock)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.out
+            .file
+            .write_all_at(bytes, self.start + offset)
+            .map_err(|error| Error::io("write to", &self.out.path)(error))
+    }
+}
+
+/// The leaves of the new file.
+struct FileStore<'f> {
+    file: &'f File,
+    start: u64,
+}
+
+impl LeafStore for FileStore<'_> {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        self.file.read_exact_at(buf, self.start + offset)
+    }
+
+    fn repaired(&mut self, _: u64, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.file.write_all_at(bytes, self.start + offset)
+    }
+}

@@ -1,0 +1,344 @@
+//! Promise: what parity covers comes back bit for bit: bursts, scattered blocks, a lost beginning,
+//! a lost end; by `repair` into a new file and by every reader while it reads.
+
+use shale::read::{Image, MemorySource, Options, SnapshotChoice, Source};
+use shale::{
+    CheckOptions, CreateOptions, Error, NoProgress, Output, ParityOptions, RepairOptions,
+    add_parity, check, create, repair,
+};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const LEAF: usize = 64 << 10;
+const MIB: usize = 1 << 20;
+
+/// Numbers from a seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 ^ (self.0 >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
+
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random(seed);
+    let mut bytes = vec![0; len];
+    bytes.chunks_mut(4).for_each(|piece| {
+        let word = random.next().to_le_bytes();
+        piece.copy_from_slice(&word[..piece.len()]);
+    });
+    bytes
+}
+
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// An image of `len` bytes of noise in files of many sizes.
+    fn image(&self, name: &str, len: usize, parity_ppm: u32) -> Vec<u8> {
+        let source = self.path("source");
+        if !source.exists() {
+            fs::create_dir(&source).unwrap();
+            let (mut left, mut number) = (len, 0);
+            while left > 0 {
+                let len = left.min(1 + (number as usize * 7919) % (2 * MIB));
+                let folder = source.join(format!("{}", number % 7));
+                fs::create_dir_all(&folder).unwrap();
+                fs::write(folder.join(format!("file {number}")), noise(len, number)).unwrap();
+                left -= len;
+                number += 1;
+            }
+        }
+        let options = CreateOptions { parity_ppm, ..CreateOptions::default() };
+        let path = self.path(name);
+        create(&source, Output::Path(path.clone()), &options, &NoProgress).unwrap();
+        fs::read(path).unwrap()
+    }
+}
+
+fn open(bytes: Vec<u8>) -> Arc<Image> {
+    Image::open(Arc::new(MemorySource::new(bytes)), Options::default()).unwrap()
+}
+
+/// Every file's bytes, in the order of the tree.
+fn contents(image: &Arc<Image>) -> Result<Vec<Vec<u8>>, String> {
+    let read = || {
+        let tree = image.tree(&SnapshotChoice::Newest)?;
+        let (mut found, mut waiting) = (Vec::new(), vec![tree.root_inode()]);
+        while let Some(inode) = waiting.pop() {
+            let attributes = tree.attributes(inode)?;
+            if attributes.kind == shale::read::InodeKind::Directory {
+                tree.list(inode, 0, |entry| {
+                    waiting.push(entry.inode);
+                    true
+                })?;
+            } else {
+                let mut bytes = vec![0; attributes.size as usize];
+                tree.read(inode, 0, &mut bytes)?;
+                found.push(bytes);
+            }
+        }
+        Ok(found)
+    };
+    read().map_err(|error: shale::read::ReadError| error.to_string())
+}
+
+/// Repairs `damaged` and compares; reads it while it is damaged and compares.
+fn assert_restored(place: &Place, damaged: &[u8], truth: &[u8], files: &[Vec<u8>], what: &str) {
+    let (from, to) = (place.path("damaged"), place.path("repaired"));
+    fs::write(&from, damaged).unwrap();
+    let options = RepairOptions { overwrite: true, ..RepairOptions::default() };
+    let report =
+        repair(&from, &to, &options, &NoProgress).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert!(report.is_whole(), "{what}");
+    assert!(fs::read(&to).unwrap() == truth, "{what}: other bytes than before");
+    let image = Image::open(Arc::new(MemorySource::new(damaged)), Options::default())
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    let found = contents(&image).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert!(found == files, "{what}: read other contents");
+}
+
+fn zero(bytes: &[u8], from: usize, len: usize) -> Vec<u8> {
+    let mut damaged = bytes.to_vec();
+    let end = (from + len).min(bytes.len());
+    damaged[from..end].fill(0);
+    damaged
+}
+
+#[test]
+fn bursts_blocks_a_lost_beginning_and_a_lost_end_are_restored() {
+    let place = Place::new();
+    let bytes = place.image("image", 24 * MIB, 50_000);
+    let files = contents(&open(bytes.clone())).unwrap();
+    let len = bytes.len();
+    assert!(len < 27 * MIB, "{len} bytes");
+    let restored = |damaged: &[u8], what: &str| {
+        assert_restored(&place, damaged, &bytes, &files, what);
+    };
+    restored(&bytes, "nothing");
+    restored(&zero(&bytes, 0, MIB), "the first MiB is zero");
+    restored(&bytes[..len - MIB], "the last MiB is cut off");
+    let burst = len / 25;
+    for part in 0..=12 {
+        let from = (len - burst) / 12 * part;
+        restored(&zero(&bytes, from, burst), &format!("a burst at {from}"));
+    }
+    // Where data end and parity begins, at odd places.
+    let parity = Image::open(Arc::new(MemorySource::new(bytes.as_slice())), Options::default());
+    let parity = parity.unwrap().trailer().previous_trailer_offset as usize + 128;
+    for from in [parity - burst, parity - burst / 2 + 1, parity - 100, parity, parity + 65] {
+        restored(&zero(&bytes, from, burst), &format!("a burst at {from}, parity at {parity}"));
+    }
+    for seed in 0..6 {
+        let mut random = Random(seed);
+        let mut damaged = bytes.clone();
+        for _ in 0..len / LEAF / 25 {
+            let from = random.below(len / LEAF) * LEAF;
+            let noise = noise(LEAF, random.next());
+            damaged[from..from + LEAF].copy_from_slice(&noise);
+        }
+        restored(&damaged, &format!("4 % of all leaves, seed {seed}"));
+    }
+}
+
+#[test]
+fn as_many_leaves_as_there_are_bodies_and_not_one_more() {
+    let place = Place::new();
+    let bytes = place.image("image", 5 * MIB, 50_000);
+    let files = contents(&open(bytes.clone())).unwrap();
+    let path = place.path("image");
+    let report = add_parity_report(&place, &path);
+    let bodies = 18;
+    assert_eq!(report, bodies, "the floor of small images");
+    // Leaves of frames, away from metadata, which has parity of its own.
+    let lose = |count: usize| {
+        let mut damaged = bytes.clone();
+        (0..count).for_each(|leaf| damaged[(2 * leaf + 1) * LEAF] ^= 1);
+        damaged
+    };
+    assert_restored(&place, &lose(bodies), &bytes, &files, "all that parity can");
+    let one_more = lose(bodies + 1);
+    let damaged = place.path("damaged");
+    fs::write(&damaged, &one_more).unwrap();
+    let output = place.path("not there");
+    let error = repair(&damaged, &output, &RepairOptions::default(), &NoProgress).unwrap_err();
+    assert!(matches!(error, Error::Repair { .. }) && error.to_string().contains("19"), "{error}");
+    assert!(!output.exists());
+    let image = Image::open(Arc::new(MemorySource::new(one_more)), Options::default()).unwrap();
+    assert!(contents(&image).unwrap_err().contains("checksum"));
+    // What is whole is kept on request, and what is lost is named.
+    let salvage = RepairOptions { salvage: true, ..RepairOptions::default() };
+    let report = repair(&damaged, &output, &salvage, &NoProgress).unwrap();
+    assert_eq!(report.leaves_lost, 19);
+    assert!(!report.is_whole() && report.check.damaged_path_count > 0);
+}
+
+/// Bodies of the first set of the image at `path`.
+fn add_parity_report(place: &Place, path: &Path) -> usize {
+    // A copy without parity gets the same parity: adding later is the same as at once.
+    let plain = place.path("plain");
+    let source = place.path("source");
+    create(&source, Output::Path(plain.clone()), &CreateOptions::default(), &NoProgress).unwrap();
+    let before = fs::read(&plain).unwrap();
+    let report = add_parity(&plain, &ParityOptions::default(), &NoProgress).unwrap();
+    let after = fs::read(&plain).unwrap();
+    assert!(after == fs::read(path).unwrap(), "added later, it is another");
+    assert!(after[..before.len()] == before, "adding changed what was there");
+    let identity = open(before).identity().unwrap().unwrap().1;
+    assert_eq!(report.identity, identity);
+    assert_eq!(open(after).identity().unwrap().unwrap().1, identity);
+    report.parity_of_group as usize
+}
+
+#[test]
+fn every_state_on_the_way_to_parity_is_the_image_before() {
+    let place = Place::new();
+    let with = place.image("image", 2 * MIB, 50_000);
+    let plain = place.image("plain", 0, 0);
+    let files = contents(&open(plain.clone())).unwrap();
+    let mut random = Random(5);
+    for _ in 0..40 {
+        let end = plain.len() + random.below(with.len() - plain.len());
+        for keep_header in [false, true] {
+            let mut state = with[..end].to_vec();
+            if !keep_header {
+                let header = plain.len()..(plain.len() + 64).min(end);
+                state[header].fill(0);
+            }
+            let image = open(state);
+            assert!(contents(&image).unwrap() == files, "{end} bytes");
+        }
+    }
+    // Without force, nothing that follows an image is overwritten.
+    let path = place.path("rest");
+    fs::write(&path, &with[..with.len() - 1000]).unwrap();
+    let error = add_parity(&path, &ParityOptions::default(), &NoProgress).unwrap_err();
+    assert!(error.to_string().contains("--force"), "{error}");
+    let force = ParityOptions { force: true, ..ParityOptions::default() };
+    add_parity(&path, &force, &NoProgress).unwrap();
+    assert!(fs::read(&path).unwrap() == with);
+    fs::write(&path, [plain.as_slice(), b"more"].concat()).unwrap();
+    let error = add_parity(&path, &ParityOptions::default(), &NoProgress);
+    assert!(error.is_err(), "bytes behind");
+}
+
+#[test]
+fn parity_is_not_made_of_damage() {
+    let place = Place::new();
+    let plain = place.image("image", MIB, 0);
+    let path = place.path("damaged");
+    for at in [100_000, plain.len() - 1500] {
+        let mut damaged = plain.clone();
+        damaged[at] ^= 4;
+        fs::write(&path, &damaged).unwrap();
+        let error = add_parity(&path, &ParityOptions::default(), &NoProgress).unwrap_err();
+        assert!(error.to_string().contains("damage"), "{error}");
+        assert!(fs::read(&path).unwrap() == damaged, "the file is as it was");
+    }
+}
+
+#[test]
+fn any_cut_and_any_flipped_byte_of_the_parity_is_restored() {
+    let place = Place::new();
+    let bytes = place.image("image", MIB / 2, 200_000);
+    let files = contents(&open(bytes.clone())).unwrap();
+    let plain_len = {
+        let image = open(bytes.clone());
+        image.trailer().previous_trailer_offset as usize + 128
+    };
+    let mut random = Random(11);
+    for case in 0..60 {
+        let at = plain_len + random.below(bytes.len() - plain_len);
+        let mut damaged = bytes.clone();
+        match case % 3 {
+            0 => damaged.truncate(at),
+            1 => damaged[at] ^= 0x80,
+            _ => damaged = zero(&bytes, at, 5000),
+        }
+        assert_restored(&place, &damaged, &bytes, &files, &format!("case {case} at {at}"));
+    }
+    // A byte of every structure between data and bodies, and of the last ones.
+    for at in (plain_len..plain_len + 300).chain(bytes.len() - 300..bytes.len()).step_by(7) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        assert_restored(&place, &damaged, &bytes, &files, &format!("byte {at}"));
+    }
+}
+
+#[test]
+fn a_failing_disk_is_repaired_from_the_rest() {
+    let place = Place::new();
+    let bytes = place.image("image", 3 * MIB, 50_000);
+    let files = contents(&open(bytes.clone())).unwrap();
+    let source = Arc::new(Sectors { bytes, bad: [MIB, MIB + 300_000, 2 * MIB + 1] });
+    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let lines = Arc::clone(&log);
+    let told =
+        shale::read::Log(Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned())));
+    let options = Options { log: Some(told), ..Options::default() };
+    let image = Image::open(source.clone(), options).unwrap();
+    assert!(contents(&image).unwrap() == files);
+    assert!(image.counters().snapshot().reads_repaired >= 3);
+    assert_eq!(log.lock().unwrap().len(), 3, "{:?}", log.lock().unwrap());
+    let never = Options { repair: false, ..Options::default() };
+    assert!(contents(&Image::open(source, never).unwrap()).is_err());
+}
+
+/// A disk with a few sectors that cannot be read.
+struct Sectors {
+    bytes: Vec<u8>,
+    bad: [usize; 3],
+}
+
+impl Source for Sectors {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        let range = offset as usize..offset as usize + buf.len();
+        if self.bad.iter().any(|bad| range.contains(bad)) {
+            return Err(std::io::Error::other("a sector cannot be read"));
+        }
+        let bytes = self.bytes.get(range).ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        buf.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+#[test]
+fn an_image_of_the_first_format_gets_parity_and_an_identity() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/images");
+    let before = fs::read(golden.join("0.1-contents.shale")).unwrap();
+    let place = Place::new();
+    let path = place.path("old");
+    fs::write(&path, &before).unwrap();
+    let report = add_parity(&path, &ParityOptions::default(), &NoProgress).unwrap();
+    let after = fs::read(&path).unwrap();
+    assert!(after[..before.len()] == before);
+    let files = contents(&open(before.clone())).unwrap();
+    let expect = Options { expect: Some(report.identity), ..Options::default() };
+    let image = Image::open(Arc::new(MemorySource::new(after.as_slice())), expect).unwrap();
+    assert!(contents(&image).unwrap() == files);
+    let source = Arc::new(MemorySource::new(after.as_slice()));
+    assert!(check(source, &CheckOptions::default(), &NoProgress).unwrap().is_clean());
+    let damaged = zero(&after, 0, before.len().min(after.len() / 3));
+    assert_restored(&place, &damaged, &after, &files, "half of it is zero");
+}
