@@ -89,7 +89,7 @@ fn contents(image: &Arc<Image>) -> Result<Vec<Vec<u8>>, String> {
                     waiting.push(entry.inode);
                     true
                 })?;
-            } else {
+            } else if attributes.kind == shale::read::InodeKind::File {
                 let mut bytes = vec![0; attributes.size as usize];
                 tree.read(inode, 0, &mut bytes)?;
                 found.push(bytes);
@@ -295,7 +295,8 @@ fn a_failing_disk_is_repaired_from_the_rest() {
     let options = Options { log: Some(told), ..Options::default() };
     let image = Image::open(source.clone(), options).unwrap();
     assert!(contents(&image).unwrap() == files);
-    assert!(image.counters().snapshot().reads_repaired >= 3);
+    // The first repair of a group repairs all of it.
+    assert_eq!(image.counters().snapshot().reads_repaired, 1);
     assert_eq!(log.lock().unwrap().len(), 3, "{:?}", log.lock().unwrap());
     let never = Options { repair: false, ..Options::default() };
     assert!(contents(&Image::open(source, never).unwrap()).is_err());
@@ -326,7 +327,7 @@ impl Source for Sectors {
 #[test]
 fn an_image_of_the_first_format_gets_parity_and_an_identity() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/images");
-    let before = fs::read(golden.join("0.1-contents.shale")).unwrap();
+    let before = fs::read(golden.join("0.1-tiny.shale")).unwrap();
     let place = Place::new();
     let path = place.path("old");
     fs::write(&path, &before).unwrap();
@@ -339,6 +340,6 @@ fn an_image_of_the_first_format_gets_parity_and_an_identity() {
     assert!(contents(&image).unwrap() == files);
     let source = Arc::new(MemorySource::new(after.as_slice()));
     assert!(check(source, &CheckOptions::default(), &NoProgress).unwrap().is_clean());
-    let damaged = zero(&after, 0, before.len().min(after.len() / 3));
+    let damaged = zero(&after, 0, before.len().min(after.len() / 4));
     assert_restored(&place, &damaged, &after, &files, "half of it is zero");
 }

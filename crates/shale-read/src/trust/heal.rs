@@ -101,22 +101,16 @@ impl HealingSource {
         self.parity.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Puts the repaired bytes over `buf`, which begins at `offset` and of which the first `there`
-    /// bytes were read. True if all of `buf` is known then.
-    fn lay_over(&self, offset: u64, buf: &mut [u8], there: usize) -> bool {
+    /// Puts the repaired bytes of `buf`, which begins at `offset`, in their places.
+    fn lay_over(&self, offset: u64, buf: &mut [u8]) {
         let overlay = self.overlay.read().unwrap_or_else(|e| e.into_inner());
         let end = offset + buf.len() as u64;
-        let mut known = there;
         let mut put = |at: u64, bytes: &[u8]| {
-            let from = at.max(offset);
-            let to = (at + bytes.len() as u64).min(end);
+            let (from, to) = (at.max(offset), (at + bytes.len() as u64).min(end));
             if from < to {
                 let piece = &bytes[(from - at) as usize..(to - at) as usize];
                 let into = (from - offset) as usize;
                 buf[into..into + piece.len()].copy_from_slice(piece);
-                if into <= known {
-                    known = known.max(into + piece.len());
-                }
             }
         };
         if !overlay.leaves.is_empty() {
@@ -131,7 +125,45 @@ impl HealingSource {
         if let Some((at, bytes)) = &overlay.trailer {
             put(*at, bytes);
         }
-        known >= buf.len()
+    }
+
+    /// Whether the byte at `at` was repaired.
+    fn is_repaired(&self, at: u64) -> bool {
+        let overlay = self.overlay.read().unwrap_or_else(|e| e.into_inner());
+        let in_leaf = at.checked_sub(self.start).is_some_and(|at| {
+            let bytes = overlay.leaves.get(&(at / LEAF_LEN));
+            bytes.is_some_and(|bytes| at % LEAF_LEN < bytes.len() as u64)
+        });
+        let in_trailer = overlay.trailer.as_ref().is_some_and(|(from, bytes)| {
+            at.checked_sub(*from).is_some_and(|at| at < bytes.len() as u64)
+        });
+        in_leaf || in_trailer
+    }
+
+    /// Reads leaf by leaf, those that were repaired from memory, after one read of all has failed.
+    fn read_pieces(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let mut at = offset;
+        let mut rest = &mut *buf;
+        while !rest.is_empty() {
+            let within = at.checked_sub(self.start).map_or(0, |at| at % LEAF_LEN);
+            let mut len = rest.len().min((LEAF_LEN - within) as usize);
+            // The trailer begins anywhere in a leaf.
+            let overlay = self.overlay.read().unwrap_or_else(|e| e.into_inner());
+            if let Some((trailer, _)) = overlay.trailer
+                && at < trailer
+            {
+                len = len.min((trailer - at) as usize);
+            }
+            drop(overlay);
+            let (piece, behind) = rest.split_at_mut(len);
+            match self.is_repaired(at) && self.is_repaired(at + len as u64 - 1) {
+                true => self.lay_over(at, piece),
+                false => self.inner.read_at(at, piece)?,
+            }
+            rest = behind;
+            at += len as u64;
+        }
+        Ok(())
     }
 }
 
@@ -166,14 +198,13 @@ impl Source for HealingSource {
         if end > self.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // Of a source that was cut off, what is there.
-        let there = self.inner.len().saturating_sub(offset).min(buf.len() as u64) as usize;
-        let read = self.inner.read_at(offset, &mut buf[..there]);
-        let there = if read.is_ok() { there } else { 0 };
-        if self.lay_over(offset, buf, there) {
-            return Ok(());
+        match self.inner.read_at(offset, buf) {
+            Ok(()) => {
+                self.lay_over(offset, buf);
+                Ok(())
+            }
+            Err(_) => self.read_pieces(offset, buf),
         }
-        read.and(Err(io::ErrorKind::UnexpectedEof.into()))
     }
 
     fn heal(&self, offset: u64, len: u64) -> bool {
