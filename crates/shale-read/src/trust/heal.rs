@@ -127,6 +127,12 @@ impl HealingSource {
         }
     }
 
+    /// Whether nothing was repaired so far.
+    fn is_untouched(&self) -> bool {
+        let overlay = self.overlay.read().unwrap_or_else(|e| e.into_inner());
+        overlay.leaves.is_empty() && overlay.trailer.is_none()
+    }
+
     /// Whether the byte at `at` was repaired.
     fn is_repaired(&self, at: u64) -> bool {
         let overlay = self.overlay.read().unwrap_or_else(|e| e.into_inner());
@@ -203,7 +209,10 @@ impl Source for HealingSource {
                 self.lay_over(offset, buf);
                 Ok(())
             }
-            Err(_) => self.read_pieces(offset, buf),
+            Err(error) => match self.is_untouched() {
+                true => Err(error),
+                false => self.read_pieces(offset, buf),
+            },
         }
     }
 
