@@ -81,6 +81,18 @@ pub enum Command {
     /// Add parity to an image, so that damage can be repaired.
     #[command(subcommand)]
     Parity(Parity),
+    /// Make a key to sign images with.
+    Keygen {
+        /// The file for the secret key; the public one gets the same name and `.pub`.
+        key: PathBuf,
+        /// A comment for both files, such as a name.
+        #[arg(long, default_value = "")]
+        comment: String,
+    },
+    /// Sign the identity of an image, after its bytes were compared with it.
+    Sign(Sign),
+    /// Verify that an image was signed by a key you trust, and is what was signed.
+    Verify(Verify),
     /// Show any structure of an image with its offsets.
     Dump(Dump),
     /// Show statistics of a mounted image.
@@ -454,6 +466,42 @@ pub struct Check {
     /// Check sums of stored bytes only, do not decode.
     #[arg(long)]
     pub no_decode: bool,
+}
+
+/// `shale sign`.
+#[derive(Debug, Args)]
+pub struct Sign {
+    /// The image.
+    pub image: PathBuf,
+    /// The file of the secret key.
+    #[arg(short, long)]
+    pub key: PathBuf,
+    /// Where to write the signature; IMAGE.sig without.
+    #[arg(short, long, conflicts_with = "embed")]
+    pub output: Option<PathBuf>,
+    /// Append the signature to the image itself; what is there and the identity do not change.
+    #[arg(long)]
+    pub embed: bool,
+    /// Replace an existing signature file.
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+/// `shale verify`.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// The image.
+    pub image: PathBuf,
+    /// Files of public keys that you trust; one that signed is enough.
+    #[arg(short, long, required = true)]
+    pub key: Vec<PathBuf>,
+    /// The file of the signature; IMAGE.sig if that is there, else what is in the image.
+    #[arg(short, long)]
+    pub signature: Option<PathBuf>,
+    /// Compare the signature with the identity only, and leave it to `--expect` to verify what is
+    /// read.
+    #[arg(long)]
+    pub skip_content: bool,
 }
 
 /// `shale repair`.

@@ -12,6 +12,7 @@ pub mod info; // what an image is made of
 pub mod check; // whether it is whole
 pub mod repair; // whole again
 pub mod parity; // so that it can be
+pub mod sign; // keys and signatures
 pub mod dump; // its structures
 pub mod stats; // a mount's counters
 pub mod man; // pages

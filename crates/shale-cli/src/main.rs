@@ -77,6 +77,9 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
         Command::Check(args) => command::check::run(args, say),
         Command::Repair(args) => command::repair::run(args, say),
         Command::Parity(args) => command::parity::run(args, say),
+        Command::Keygen { key, comment } => command::sign::keygen(key, comment, say),
+        Command::Sign(args) => command::sign::sign(args, say),
+        Command::Verify(args) => command::sign::verify(args, say),
         Command::Dump(args) => command::dump::run(args, say),
         Command::Stats(args) => command::stats::run(args, say),
         Command::Completions { shell } => {

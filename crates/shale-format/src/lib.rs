@@ -20,6 +20,8 @@ pub mod section;
 pub mod trailer;
 /// The Merkle tree over all of it, and the identity made of that.
 pub mod merkle;
+/// Signatures over the identity.
+pub mod signature;
 /// Parity: where bodies and hashes lie in a parity section.
 pub mod parity;
 /// The root: tables, bounds and snapshots.
@@ -39,6 +41,7 @@ pub use merkle::{Identity, MerkleHead};
 pub use parity::ParityHead;
 pub use root::{ReadBounds, Root, Snapshot};
 pub use section::{SectionHeader, SectionType};
+pub use signature::Signature;
 pub use superblock::Superblock;
 pub use trailer::Trailer;
 

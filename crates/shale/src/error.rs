@@ -72,6 +72,22 @@ pub enum Error {
         /// Why not.
         what: String,
     },
+    /// An image cannot be signed, or is not signed as it has to be.
+    #[error("{}: {what}", path.display())]
+    Sign {
+        /// The image.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
+    /// A file is not what it has to be.
+    #[error("{}: not a file with a {kind} of the form `{kind} ed25519 HEX`", path.display())]
+    KeyFile {
+        /// The file.
+        path: PathBuf,
+        /// Its first word.
+        kind: String,
+    },
     /// An image cannot be restored.
     #[error(
         "{}: it cannot be restored: {what}. `shale repair --salvage` keeps what is left, `shale \

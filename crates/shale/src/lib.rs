@@ -17,6 +17,7 @@ mod create; // a directory into an image
 mod verify; // the image against what was read from the source
 mod parity; // parity made
 mod repair; // a damaged image made whole, into a new file
+mod sign; // signatures and keys
 mod check; // everything that can be checked
 mod extract; // files out of an image
 pub mod listing; // paths in an image
@@ -36,6 +37,10 @@ pub use parity::{ParityOptions, ParityReport, add_parity};
 pub use pattern::{PatternError, Patterns};
 pub use progress::{Cancel, NoProgress, Phase, Progress};
 pub use repair::{RepairOptions, RepairReport, repair};
+pub use sign::{
+    SignOptions, Verified, embed_signature, generate_key, read_public_key, read_secret_key,
+    read_signature, sign, signature_text, signatures, verify_signature,
+};
 pub use verify::{VerifyReport, verify};
 
 pub use shale_read as read;
