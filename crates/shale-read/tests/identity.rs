@@ -13,7 +13,7 @@ fn build(folder: &Path) -> (Vec<u8>, Identity) {
     let mut bytes = Vec::new();
     // Without compression, so that the image has many leaves.
     let options = shale_write::Options {
-        codec: Some("stored".parse().unwrap()),
+        codecs: vec![(None, "stored".parse().unwrap())],
         ..shale_write::Options::default()
     };
     let report = shale_write::create(&mut source, &mut bytes, &options, &NoProgress).unwrap();
