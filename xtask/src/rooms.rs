@@ -12,13 +12,24 @@ const MARKER: &str = "dependencies";
 
 /// The arrows: a crate and all crates of the workspace that it may use. Tools at the end may see
 /// anything, and nothing sees them.
-const ROOMS: [(&str, &[&str]); 9] = [
+const ROOMS: [(&str, &[&str]); 10] = [
     ("shale-table", &[]),
     ("shale-codec", &[]),
     ("shale-format", &["shale-table"]),
     ("shale-read", &["shale-codec", "shale-format", "shale-table"]),
     ("shale-write", &["shale-codec", "shale-format", "shale-table"]),
-    ("shale", &["shale-codec", "shale-format", "shale-read", "shale-table", "shale-write"]),
+    ("shale-foreign", &["shale-codec", "shale-format", "shale-write"]),
+    (
+        "shale",
+        &[
+            "shale-codec",
+            "shale-foreign",
+            "shale-format",
+            "shale-read",
+            "shale-table",
+            "shale-write",
+        ],
+    ),
     ("shale-fuse", &["shale-read"]),
     ("shale-cli", &["shale", "shale-fuse"]),
     ("shale-py", &["shale"]),

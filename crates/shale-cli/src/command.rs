@@ -8,6 +8,7 @@ pub mod tree; // all below a directory
 pub mod stat; // all about a file
 pub mod cat; // bytes of files
 pub mod extract; // files out of an image
+pub mod export; // an image as an archive
 pub mod info; // what an image is made of
 pub mod check; // whether it is whole
 pub mod repair; // whole again

@@ -12,11 +12,11 @@ mod text; // names for people and machines
 mod report; // where lines, errors and JSON go
 mod bar; // progress on a terminal and elsewhere
 mod signal; // Ctrl-C and its kin
+mod input; // what to pack, as arguments say it
 mod open; // an image from its path
 mod command; // one file a subcommand
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -51,20 +51,24 @@ fn main() -> ExitCode {
 fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
     let mut command = Arguments::command();
     let matches = command.try_get_matches_from_mut(words)?;
-    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    let arguments = Arguments::from_arg_matches(&matches);
+    let mut arguments = arguments.map_err(|error| error.format(&mut command))?;
+    arguments.complete(&matches);
+    Ok(arguments)
 }
 
 fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     match &arguments.command {
-        Command::Create(args) => {
-            let is_manifest = args.manifest.is_some();
-            // One of the two is there, and only one: the arguments were parsed so.
-            let source = args.manifest.as_ref().or(args.source.as_ref());
-            let source = source.map_or(Path::new(""), PathBuf::as_path);
-            command::create::run(source, is_manifest, &args.output, &args.how, say)
+        Command::Create(args) | Command::Rewrite(args) => {
+            let inputs = match &args.manifest {
+                Some(manifest) => vec![input::manifest(manifest, &args.how.input)?],
+                None => input::inputs(&args.sources)?,
+            };
+            command::create::run(&inputs, &args.output, &args.how, say)
         }
         Command::Mkfs(args) => {
-            command::create::run(&args.source, false, &args.image, &args.how, say)
+            let inputs = input::inputs(std::slice::from_ref(&args.source))?;
+            command::create::run(&inputs, &args.image, &args.how, say)
         }
         Command::Mount(args) => command::mount::run(args, say),
         Command::Umount(args) => command::umount::run(args),
@@ -73,6 +77,7 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
         Command::Stat(args) => command::stat::run(args, say),
         Command::Cat(args) => command::cat::run(args, say),
         Command::Extract(args) => command::extract::run(args, say),
+        Command::Export(args) => command::export::run(args, say),
         Command::Info(args) => command::info::run(args, say),
         Command::Check(args) => command::check::run(args, say),
         Command::Repair(args) => command::repair::run(args, say),

@@ -9,6 +9,7 @@
 //!   bounded by the lengths the caller gives.
 //! - [`Filter`] rewrites branch targets in machine code so that it compresses better.
 //! - [`looks_incompressible`] says cheaply that trying is not worth it.
+//! - [`stream`] reads and writes what other programs compress: gzip, xz, zstd and so on.
 //! - [`digest`]: XXH3 for damage, BLAKE3 for identity.
 //!
 //! It does not choose codecs or frame sizes, and does not keep checksums: the callers do.
@@ -35,6 +36,8 @@ mod bcj_arm64;
 mod bcj_arm;
 // Is it worth trying at all?
 mod sample;
+// Streams and blocks as other programs compress them, for importers and exporters.
+pub mod stream;
 // Checksums and identities.
 pub mod digest;
 /// Hashes of the leaves of a stream, and the tree above them.

@@ -23,7 +23,7 @@ use crate::pool::{Pool, Ticket, Urgency};
 use crate::progress::Phase;
 use crate::read::{
     ATTEMPTS_MAX, Finished, LargeFile, LargePiece, LargeReader, PieceSource, ReadFailure, Run,
-    SMALL_LEN_MAX, SmallContent, probe, read_small, small_content, split_runs,
+    SMALL_LEN_MAX, SmallContent, probe, read_sequence, read_small, small_content, split_runs,
 };
 use crate::scan::problem_kind;
 use crate::segmenting::Segmenting;
@@ -194,9 +194,8 @@ impl<'env, 'o> Intake<'env, 'o> {
             }
             Content::Bytes(bytes) => small_work(pool, env, metadata, bytes, Vec::new()),
             Content::Reader { mut reader, holes } if metadata.len <= SMALL_LEN_MAX => {
-                let mut bytes = vec![0; metadata.len as usize];
-                match reader.read_exact(&mut bytes) {
-                    Ok(()) => small_work(pool, env, metadata, bytes, holes),
+                match read_sequence(&mut *reader, metadata.len, &holes) {
+                    Ok(bytes) => small_work(pool, env, metadata, bytes, holes),
                     Err(error) => {
                         self.leave_out(inode, path, problem_kind(&error));
                         return Ok(());

@@ -18,6 +18,7 @@ mod budget; // memory and threads, decided once
 
 // Entries in.
 pub mod source; // the trait every importer implements
+pub mod select; // what is taken of a source
 pub mod scan; // a directory tree as a source
 pub mod manifest; // a tree that is written down as a source
 mod tree; // names and attributes, in any order, in bounded memory
@@ -60,6 +61,7 @@ pub use options::Options;
 pub use progress::{NoProgress, Phase, Progress};
 pub use report::{Problem, ProblemKind, Report};
 pub use scan::{DirectorySource, ScanOptions};
+pub use select::{Amend, Select};
 pub use shale_codec::Settings;
 pub use shale_format::Category;
 pub use source::{Source, SourceEntry};

@@ -140,6 +140,24 @@ pub(crate) fn is_same(before: &Metadata, after: &Metadata) -> bool {
     key(before) == key(after)
 }
 
+/// Reads a small content that comes in sequence: zeroes in its holes, the rest from `reader`.
+pub(crate) fn read_sequence(
+    reader: &mut dyn Read,
+    len: u64,
+    holes: &[Range<u64>],
+) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len as usize];
+    let mut at = 0;
+    for hole in holes.iter().chain([&(len..len)]) {
+        if hole.start < at || hole.end < hole.start || hole.end > len {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its holes overlap"));
+        }
+        reader.read_exact(&mut bytes[at as usize..hole.start as usize])?;
+        at = hole.end;
+    }
+    Ok(bytes)
+}
+
 fn read_whole(file: &mut dyn ContentFile, len: u64) -> io::Result<(Vec<u8>, Vec<Range<u64>>)> {
     let mut bytes = vec![0; len as usize];
     let mut holes = Vec::new();
@@ -329,6 +347,8 @@ pub(crate) struct LargeReader {
     reader: Box<dyn Read + Send>,
     len: u64,
     holes: Vec<Range<u64>>,
+    /// The first hole that is not behind us.
+    next_hole: usize,
     at: u64,
     buffer: Vec<u8>,
     hasher: ContentHasher,
@@ -336,10 +356,11 @@ pub(crate) struct LargeReader {
 }
 
 impl LargeReader {
-    /// A reader that yields `len` bytes, those of `holes` as zeroes.
+    /// A reader that yields what a content of `len` bytes has outside of `holes`.
     pub(crate) fn new(reader: Box<dyn Read + Send>, len: u64, holes: Vec<Range<u64>>) -> Self {
         let hasher = ContentHasher::new();
-        Self { reader, len, holes, at: 0, buffer: Vec::new(), hasher, sample: Vec::new() }
+        let (buffer, sample) = (Vec::new(), Vec::new());
+        Self { reader, len, holes, next_hole: 0, at: 0, buffer, hasher, sample }
     }
 
     /// Length of the content.
@@ -357,42 +378,56 @@ impl LargeReader {
         shale_codec::xxh3_64(&self.sample)
     }
 
-    /// Reads the next `want` bytes into the buffer and keeps what belongs to the sample.
+    /// Reads the next `want` bytes into the buffer.
     fn read(&mut self, want: usize) -> io::Result<()> {
         self.buffer.resize(want, 0);
-        self.reader.read_exact(&mut self.buffer)?;
-        let end = self.at + want as u64;
+        self.reader.read_exact(&mut self.buffer)
+    }
+
+    /// Keeps what belongs to the sample of the next `len` bytes: those in the buffer, or zeroes.
+    fn keep_sample(&mut self, len: u64, is_hole: bool) {
+        let end = self.at + len;
         for range in sample_ranges(self.len) {
             let part = range.start.max(self.at)..range.end.min(end);
-            if part.start < part.end {
+            if part.start >= part.end {
+                continue;
+            }
+            let kept_len = self.sample.len() + (part.end - part.start) as usize;
+            if is_hole {
+                self.sample.resize(kept_len, 0);
+            } else {
                 let part = (part.start - self.at) as usize..(part.end - self.at) as usize;
                 self.sample.extend_from_slice(&self.buffer[part]);
             }
         }
         self.at = end;
-        Ok(())
     }
 }
 
 impl PieceSource for LargeReader {
     fn next(&mut self) -> io::Result<Option<LargePiece<'_>>> {
         let piece_end = (self.at / PIECE_LEN as u64 + 1) * PIECE_LEN as u64;
-        let hole = self.holes.iter().find(|hole| hole.end > self.at);
-        let in_hole = hole.is_some_and(|hole| hole.start <= self.at);
-        let end = match hole {
-            Some(hole) if in_hole => hole.end,
-            Some(hole) => hole.start,
-            None => self.len,
-        };
+        // Holes are met in their order.
+        while self.holes.get(self.next_hole).is_some_and(|hole| hole.end <= self.at) {
+            self.next_hole += 1;
+        }
+        let hole = self.holes.get(self.next_hole);
+        if let Some(hole) = hole.filter(|hole| hole.start <= self.at) {
+            let hole_len = hole.end.min(self.len).saturating_sub(self.at);
+            if hole_len == 0 {
+                return Ok(None);
+            }
+            self.keep_sample(hole_len, true);
+            self.hasher.update_zeroes(hole_len);
+            return Ok(Some(LargePiece::Hole(hole_len)));
+        }
+        let end = hole.map_or(self.len, |hole| hole.start);
         let want = (end.min(self.len).min(piece_end) - self.at) as usize;
         if want == 0 {
             return Ok(None);
         }
         self.read(want)?;
-        if in_hole {
-            self.hasher.update_zeroes(want as u64);
-            return Ok(Some(LargePiece::Hole(want as u64)));
-        }
+        self.keep_sample(want as u64, false);
         self.hasher.update(&self.buffer);
         Ok(Some(LargePiece::Data(&self.buffer)))
     }

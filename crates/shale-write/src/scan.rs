@@ -28,7 +28,7 @@ use shale_format::root::TIME_MTIME;
 
 use crate::progress::Phase;
 use crate::source::{Content, LinkId, Metadata, Xattr};
-use crate::{Problem, Progress, Source, SourceEntry, WriteError};
+use crate::{Amend, Problem, Progress, Select, Source, SourceEntry, WriteError};
 
 use file::FileContent;
 pub use list::file_identity;
@@ -37,7 +37,7 @@ use list::{Listing, NONE};
 use xattrs::XattrSets;
 
 /// How a directory tree is walked.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ScanOptions {
     /// Threads that list directories; 0: as many as the machine offers.
     pub threads: usize,
@@ -50,6 +50,21 @@ pub struct ScanOptions {
     pub times_kept: u8,
     /// As in [`crate::Options`].
     pub cancel: Option<Arc<AtomicBool>>,
+    /// What is taken; everything without. The root is not asked for.
+    pub select: Option<Arc<dyn Select>>,
+    /// What is stored instead of what the system says.
+    pub amend: Option<Arc<dyn Amend>>,
+}
+
+impl std::fmt::Debug for ScanOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScanOptions")
+            .field("threads", &self.threads)
+            .field("excluded", &self.excluded)
+            .field("one_file_system", &self.one_file_system)
+            .field("times_kept", &self.times_kept)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for ScanOptions {
@@ -60,14 +75,16 @@ impl Default for ScanOptions {
             one_file_system: false,
             times_kept: TIME_MTIME,
             cancel: None,
+            select: None,
+            amend: None,
         }
     }
 }
 
 /// A walked tree.
-#[derive(Debug)]
 pub struct DirectorySource {
     beneath: Arc<beneath::Beneath>,
+    amend: Option<Arc<dyn Amend>>,
     root: Option<(Metadata, Arc<[Xattr]>)>,
     listings: Vec<Option<Listing>>,
     xattr_sets: XattrSets,
@@ -77,6 +94,12 @@ pub struct DirectorySource {
     stack: Vec<Level>,
     /// Path of the last one.
     path: Vec<u8>,
+}
+
+impl std::fmt::Debug for DirectorySource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DirectorySource").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 /// A directory that is being yielded.
@@ -114,7 +137,8 @@ impl DirectorySource {
         let metadata = listing.metadata(index);
         let content = if metadata.kind == InodeKind::File && metadata.len > 0 {
             let beneath = Arc::clone(&self.beneath);
-            Content::File(Box::new(FileContent { beneath, path: path.as_slice().into() }))
+            let (path, amend) = (path.as_slice().into(), self.amend.clone());
+            Content::File(Box::new(FileContent { beneath, path, amend }))
         } else {
             Content::None
         };

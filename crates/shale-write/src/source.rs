@@ -141,8 +141,8 @@ pub enum Content {
     File(Box<dyn OpenContent>),
     /// Bytes in memory.
     Bytes(Vec<u8>),
-    /// Bytes that can be read once, in order. The reader yields all `len` bytes, those of
-    /// `holes` (ascending, not touching) as zeroes it may produce cheaply.
+    /// Bytes that can be read once, in order. The reader yields what is outside of `holes`
+    /// (ascending, not touching) and nothing else.
     Reader {
         /// The bytes.
         reader: Box<dyn Read + Send>,

@@ -466,7 +466,11 @@ impl Read for Stream {
 }
 
 fn stream(bytes: &[u8], holes: &[Range<u64>]) -> Content {
-    let reader = Box::new(Stream { bytes: io::Cursor::new(bytes.to_vec()) });
+    let mut data = bytes.to_vec();
+    for hole in holes.iter().rev() {
+        data.drain(hole.start as usize..hole.end as usize);
+    }
+    let reader = Box::new(Stream { bytes: io::Cursor::new(data) });
     Content::Reader { reader, holes: holes.to_vec() }
 }
 

@@ -1,4 +1,4 @@
-//! From a directory to a verified image under its final name.
+//! From sources to a verified image under its final name.
 //!
 //! The image is built into a file without a name, synced, read back through the reader and
 //! compared with the digests of what was read from the source, and only then named. Whatever goes
@@ -6,16 +6,16 @@
 
 use std::fs::File;
 use std::io::{Seek, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shale_read::{FileSource, OffsetChoice};
+use shale_write::Report;
 use shale_write::scan::file_identity;
 use shale_write::source::LinkId;
-use shale_write::{DirectorySource, ManifestSource, Report, ScanOptions};
 
 use crate::error::Error;
+use crate::input::{self, Adjust, Choose, Input};
 use crate::output::{Existing, OutputFile, existing};
 use crate::parity::{ParityOptions, ParityReport, add_to_file};
 use crate::progress::{BuildProgress, Cancel, Phase, Progress};
@@ -45,14 +45,16 @@ pub struct CreateOptions {
     pub build: shale_write::Options,
     /// Do not descend into other file systems.
     pub one_file_system: bool,
+    /// What is taken of the inputs.
+    pub choose: Choose,
+    /// What is stored instead of what the inputs say.
+    pub adjust: Adjust,
     /// Read the image back and compare, before it gets its name.
     pub verify: bool,
     /// Parity for each million bytes of the image; 0 for none.
     pub parity_ppm: u32,
     /// Replace an existing output.
     pub overwrite: bool,
-    /// The source is a manifest (`docs/manifest.md`) and not a directory; `-` is standard input.
-    pub manifest: bool,
     /// Ends the run with an error for which [`Error::is_cancelled`] holds.
     pub cancel: Cancel,
 }
@@ -62,10 +64,11 @@ impl Default for CreateOptions {
         Self {
             build: shale_write::Options::default(),
             one_file_system: false,
+            choose: Choose::default(),
+            adjust: Adjust::default(),
             verify: true,
             parity_ppm: 0,
             overwrite: false,
-            manifest: false,
             cancel: Cancel::new(),
         }
     }
@@ -82,35 +85,35 @@ pub struct CreateReport {
     pub parity: Option<ParityReport>,
 }
 
-/// Packs the directory `source` into an image.
+/// Packs `sources`, directories and archives, into an image.
 ///
 /// # Errors
 /// Nothing is left under the output's name or beside it on any error. A stream may have got the
 /// beginning of an image without its end, which no reader takes for an image.
 pub fn create(
-    source: &Path,
+    sources: &[Input],
     output: Output<'_>,
     options: &CreateOptions,
     progress: &dyn Progress,
 ) -> Result<CreateReport, Error> {
     match output {
         Output::Stream(stream) if options.parity_ppm > 0 => {
-            to_stream_by_file(source, stream, options, progress)
+            to_stream_by_file(sources, stream, options, progress)
         }
         Output::Stream(stream) => {
-            let build = build(source, stream, Vec::new(), options, progress)?;
+            let build = build(sources, stream, Vec::new(), options, progress)?;
             Ok(CreateReport { build, verified: None, parity: None })
         }
         Output::Path(path) => match existing(&path)? {
-            Existing::Stream => to_special(source, &path, options, progress),
+            Existing::Stream => to_special(sources, &path, options, progress),
             Existing::File if !options.overwrite => Err(Error::Exists { path }),
-            Existing::File | Existing::Nothing => to_file(source, &path, options, progress),
+            Existing::File | Existing::Nothing => to_file(sources, &path, options, progress),
         },
     }
 }
 
 fn to_file(
-    source: &Path,
+    sources: &[Input],
     path: &Path,
     options: &CreateOptions,
     progress: &dyn Progress,
@@ -122,7 +125,7 @@ fn to_file(
         excluded.push(file_identity(&old).map_err(Error::io("look at", path))?);
     }
     let mut file = output.file();
-    let mut build = build(source, &mut file, excluded, options, progress)?;
+    let mut build = build(sources, &mut file, excluded, options, progress)?;
     let parity = with_parity(output.file(), path, &mut build, options, progress)?;
     progress.phase(Phase::Sync);
     output.sync()?;
@@ -166,7 +169,7 @@ fn with_parity(
 
 /// Parity reaches over the whole image, so a stream has to wait for a temporary file.
 fn to_stream_by_file(
-    source: &Path,
+    sources: &[Input],
     stream: &mut (dyn Write + Send),
     options: &CreateOptions,
     progress: &dyn Progress,
@@ -176,7 +179,7 @@ fn to_stream_by_file(
     let output = OutputFile::create(&directory.join("image.shale"))?;
     let excluded = file_identity(output.file()).map_err(Error::io("look at", &directory))?;
     let mut file = output.file();
-    let mut build = build(source, &mut file, vec![excluded], options, progress)?;
+    let mut build = build(sources, &mut file, vec![excluded], options, progress)?;
     let parity = with_parity(file, &directory, &mut build, options, progress)?;
     let read = Error::io("read back the image in", &directory);
     let mut whole = file;
@@ -190,7 +193,7 @@ fn to_stream_by_file(
 
 /// A device or fifo in the output's place is written to, never replaced.
 fn to_special(
-    source: &Path,
+    sources: &[Input],
     path: &Path,
     options: &CreateOptions,
     progress: &dyn Progress,
@@ -202,9 +205,9 @@ fn to_special(
         return Err(Error::Exists { path: path.to_owned() });
     }
     if options.parity_ppm > 0 {
-        return to_stream_by_file(source, &mut file, options, progress);
+        return to_stream_by_file(sources, &mut file, options, progress);
     }
-    let build = build(source, &mut file, Vec::new(), options, progress)?;
+    let build = build(sources, &mut file, Vec::new(), options, progress)?;
     progress.phase(Phase::Sync);
     // Pipes and terminals cannot be synced, and need not be.
     let _ = file.sync_all();
@@ -212,7 +215,7 @@ fn to_special(
 }
 
 fn build(
-    source: &Path,
+    sources: &[Input],
     out: &mut (dyn Write + Send),
     excluded: Vec<LinkId>,
     options: &CreateOptions,
@@ -221,28 +224,6 @@ fn build(
     let progress = BuildProgress(progress);
     let build =
         shale_write::Options { cancel: Some(options.cancel.flag()), ..options.build.clone() };
-    if options.manifest {
-        let mut manifest = manifest(source)?;
-        return Ok(shale_write::create(&mut manifest, out, &build, &progress)?);
-    }
-    let scan = ScanOptions {
-        threads: build.threads,
-        excluded,
-        one_file_system: options.one_file_system,
-        times_kept: build.times_kept,
-        cancel: Some(options.cancel.flag()),
-    };
-    let mut tree = DirectorySource::open(source, &scan, &progress)?;
-    Ok(shale_write::create(&mut tree, out, &build, &progress)?)
-}
-
-/// Opens a manifest; files that it names are looked for beside it.
-fn manifest(path: &Path) -> Result<ManifestSource, Error> {
-    if path == Path::new("-") {
-        let input = Box::new(std::io::stdin());
-        return Ok(ManifestSource::open(input, b"standard input", PathBuf::new())?);
-    }
-    let file = File::open(path).map_err(Error::io("open", path))?;
-    let base = path.parent().unwrap_or(Path::new("")).to_owned();
-    Ok(ManifestSource::open(Box::new(file), path.as_os_str().as_bytes(), base)?)
+    let mut tree = input::open(sources, excluded, options, &progress)?;
+    Ok(shale_write::create(&mut *tree, out, &build, &progress)?)
 }

@@ -23,6 +23,24 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
+    /// The source is neither a directory nor an archive.
+    #[error(
+        "{} is neither a directory nor an archive of a known format: tar, plain or compressed by \
+         gzip, xz, lzma, zstd, bzip2 or lz4; SquashFS; zip", path.display()
+    )]
+    NotInput {
+        /// The source.
+        path: PathBuf,
+    },
+    /// The source is an archive that cannot come through a pipe.
+    #[error(
+        "{} is an archive that has to be read at more than one place at a time, so it cannot \
+         come through a pipe: save it to a file first", path.display()
+    )]
+    NotStream {
+        /// The source.
+        path: PathBuf,
+    },
     /// The output is there already.
     #[error("{} exists already; choose another name, or ask to replace it", path.display())]
     Exists {
@@ -103,6 +121,20 @@ pub enum Error {
     /// A pattern is wrong.
     #[error(transparent)]
     Pattern(#[from] PatternError),
+    /// A filter rule is wrong.
+    #[error(transparent)]
+    Rule(#[from] crate::input::RuleError),
+    /// Paths of the list of input are not in the sources.
+    #[error(
+        "{count} of the listed paths are not in the source, first: {first}; paths are relative to \
+         the source, and nothing was packed"
+    )]
+    NotListed {
+        /// How many.
+        count: usize,
+        /// The first, made printable.
+        first: String,
+    },
     /// Patterns match nothing.
     #[error("nothing in the image matches {patterns}; patterns begin at the root of the image")]
     NoMatch {

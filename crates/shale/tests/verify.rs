@@ -147,13 +147,15 @@ fn a_build_that_is_cancelled_in_any_phase_leaves_nothing() {
     for phase in [Phase::Scan, Phase::Read, Phase::Tables, Phase::Sync, Phase::Verify] {
         let options = CreateOptions::default();
         let progress = CancelAt(phase, options.cancel.clone());
-        let result = create(folder.path(), Output::Path(path.clone()), &options, &progress);
+        let result =
+            create(&[folder.path().into()], Output::Path(path.clone()), &options, &progress);
         let error = result.expect_err("it was cancelled");
         assert!(error.is_cancelled(), "{phase:?}: {error}");
         assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0, "{phase:?}");
     }
     let options = CreateOptions::default();
-    let report = create(folder.path(), Output::Path(path.clone()), &options, &NoProgress).unwrap();
+    let report =
+        create(&[folder.path().into()], Output::Path(path.clone()), &options, &NoProgress).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().len(), report.build.image_bytes);
     assert_eq!(report.verified.unwrap().contents, report.build.contents);
 }

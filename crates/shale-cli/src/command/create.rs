@@ -12,28 +12,26 @@ use serde_json::json;
 use shale::read::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale::write::levels::LEVEL_DEFAULT;
 use shale::write::{Category, Options, Settings, WriteError};
-use shale::{CreateOptions, CreateReport, Output};
+use shale::{CreateOptions, CreateReport, Input, Output};
 
 use crate::args::{How, TimeName};
 use crate::bar::Bar;
 use crate::exit::Exit;
 use crate::report::Say;
-use crate::{signal, size, text};
+use crate::{input, signal, size, text};
 
-/// Packs a directory, or what a manifest describes.
-pub fn run(
-    source: &Path,
-    is_manifest: bool,
-    output: &Path,
-    how: &How,
-    say: &Say,
-) -> anyhow::Result<Exit> {
+/// Packs directories, archives, or what a manifest describes.
+pub fn run(inputs: &[Input], output: &Path, how: &How, say: &Say) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let to_stdout = output.as_os_str() == "-";
     if to_stdout && say.json {
         bail!("--json and the image cannot both go to standard output");
     }
-    let options = CreateOptions { manifest: is_manifest, ..options(output, how)? };
+    let options = options(output, how)?;
+    let source = inputs.first().context("there is nothing to pack")?.name();
+    if how.input.filter_dry_run {
+        return dry_run(inputs, &options, say);
+    }
     let bar = Bar::new(say);
     let report = if to_stdout {
         if std::io::stdout().is_terminal() {
@@ -43,9 +41,9 @@ pub fn run(
         // to.
         let out = std::io::stdout().as_fd().try_clone_to_owned();
         let mut out = File::from(out.context("cannot use standard output")?);
-        shale::create(source, Output::Stream(&mut out), &options, &bar)
+        shale::create(inputs, Output::Stream(&mut out), &options, &bar)
     } else {
-        shale::create(source, Output::Path(output.to_owned()), &options, &bar)
+        shale::create(inputs, Output::Path(output.to_owned()), &options, &bar)
     };
     drop(bar);
     let report = report.map_err(|error| refused(error, source, say))?;
@@ -61,6 +59,42 @@ pub fn run(
         summary(&report, output, start.elapsed().as_secs_f64(), say);
     }
     Ok(if report.build.problems.is_empty() { Exit::Done } else { Exit::Partial })
+}
+
+/// Shows what the rules do to every path.
+fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::Result<Exit> {
+    let bar = Bar::new(say);
+    let decisions = shale::survey(inputs, options, &bar)?;
+    drop(bar);
+    if say.json {
+        let all = decisions.iter().map(|decision| {
+            let mut object = serde_json::Map::new();
+            text::put_name(&mut object, "path", &decision.path);
+            object.insert("taken".to_owned(), decision.is_taken.into());
+            object.insert("reason".to_owned(), text::escape(&decision.reason).into());
+            serde_json::Value::Object(object)
+        });
+        let all = all.collect::<Vec<_>>();
+        say.value(&all)?;
+        return Ok(Exit::Done);
+    }
+    let mut out = Vec::new();
+    for decision in &decisions {
+        out.extend_from_slice(if decision.is_taken { b"+ " } else { b"- " });
+        out.extend_from_slice(text::escape(&decision.path).as_bytes());
+        if decision.is_directory {
+            out.push(b'/');
+        }
+        if !decision.reason.is_empty() {
+            out.extend_from_slice(format!("    [{}]", text::escape(&decision.reason)).as_bytes());
+        }
+        out.push(b'\n');
+    }
+    say.raw(&out)?;
+    for rule in options.choose.rules.unmatched() {
+        say.warn(format!("rule `{}` decided nothing", text::escape(rule)));
+    }
+    Ok(Exit::Done)
 }
 
 /// Entries named one by one when a source cannot be read; more are counted.
@@ -132,10 +166,11 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             ..Options::default()
         },
         one_file_system: how.one_file_system,
+        choose: input::choose(&how.input)?,
+        adjust: input::adjust(&how.input)?,
         verify: !how.no_verify,
         parity_ppm: how.parity.unwrap_or(0),
         overwrite: how.force,
-        manifest: false,
         cancel: signal::cancel()?,
     })
 }

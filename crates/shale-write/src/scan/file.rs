@@ -11,28 +11,36 @@ use rustix::io::Errno;
 
 use super::beneath::{Beneath, retry};
 use super::list::{STATX_MASK, metadata};
+use crate::Amend;
 use crate::source::{ContentFile, Metadata, OpenContent};
 
 /// A file that is not open yet: its path.
 pub(super) struct FileContent {
     pub(super) beneath: Arc<Beneath>,
     pub(super) path: Box<[u8]>,
+    pub(super) amend: Option<Arc<dyn Amend>>,
 }
 
 impl OpenContent for FileContent {
     fn open(&self) -> io::Result<Box<dyn ContentFile>> {
-        Ok(Box::new(OpenFile { fd: self.beneath.open_file(&self.path)? }))
+        let fd = self.beneath.open_file(&self.path)?;
+        Ok(Box::new(OpenFile { fd, amend: self.amend.clone() }))
     }
 }
 
 struct OpenFile {
     fd: OwnedFd,
+    amend: Option<Arc<dyn Amend>>,
 }
 
 impl ContentFile for OpenFile {
     fn metadata(&mut self) -> io::Result<Metadata> {
         let statx = retry(|| rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, STATX_MASK))?;
-        metadata(&statx).ok_or_else(|| Errno::INVAL.into())
+        let mut metadata = metadata(&statx).ok_or(Errno::INVAL)?;
+        if let Some(amend) = &self.amend {
+            amend.amend(&mut metadata);
+        }
+        Ok(metadata)
     }
 
     fn read_at(&mut self, offset: u64, out: &mut [u8]) -> io::Result<usize> {

@@ -18,7 +18,7 @@ use shale_format::{InodeKind, Timestamp};
 use super::beneath::{Beneath, retry};
 use super::xattrs::{XattrReader, XattrSets, hash_xattrs};
 use crate::source::{LinkId, Metadata, Xattr};
-use crate::{Problem, ProblemKind};
+use crate::{Amend, Problem, ProblemKind, Select};
 
 const _: () = assert!(size_of::<Node>() == 56);
 
@@ -167,6 +167,10 @@ pub(super) struct ListOptions<'a> {
     /// Where to stay, if only on one file system.
     pub(super) device: Option<u64>,
     pub(super) times_kept: u8,
+    /// What is taken.
+    pub(super) select: Option<&'a dyn Select>,
+    /// What is stored instead.
+    pub(super) amend: Option<&'a dyn Amend>,
 }
 
 /// Entries between two questions whether to go on.
@@ -252,9 +256,14 @@ impl<'a> Lister<'a> {
         let statx = retry(|| rustix::fs::statx(directory, name, flags, STATX_MASK))
             .map_err(|errno| problem_kind(&errno.into()))?;
         let id = link_id(&statx);
-        let metadata = metadata(&statx)
+        let mut metadata = metadata(&statx)
             .ok_or_else(|| ProblemKind::Unreadable("is of a kind that is not known".to_owned()))?;
         if self.options.excluded.contains(&id) {
+            return Ok(());
+        }
+        if let Some(select) = self.options.select
+            && !select.takes(&join(path, name), metadata.kind)
+        {
             return Ok(());
         }
         let listing = &mut listed.listing;
@@ -278,6 +287,11 @@ impl<'a> Lister<'a> {
             .xattrs
             .of_entry(directory.as_fd(), path, name)
             .map_err(|error| problem_kind(&error))?;
+        let mut xattrs = xattrs;
+        if let Some(amend) = self.options.amend {
+            amend.amend(&mut metadata);
+            xattrs.retain(|xattr| amend.keeps_xattr(&xattr.name));
+        }
         let xattrs = if xattrs.is_empty() { NONE } else { intern(xattrs) };
         let is_directory = metadata.kind == InodeKind::Directory;
         if statx.stx_nlink > 1 && !is_directory {
@@ -294,7 +308,7 @@ impl<'a> Lister<'a> {
         listing.nodes.push(Node {
             name_start: listing.names.len() as u32,
             name_len: name.len() as u16,
-            mode: statx.stx_mode,
+            mode: (metadata.kind.mode_bits() | metadata.permissions) as u16,
             uid: metadata.uid,
             gid: metadata.gid,
             mtime: metadata.mtime,

@@ -56,11 +56,16 @@ pub(super) fn walk(
     let beneath = Beneath::open_root(root).map_err(root_error)?;
     let statx = retry(|| rustix::fs::statx(beneath.root(), "", AtFlags::EMPTY_PATH, STATX_MASK))
         .map_err(|errno| root_error(errno.into()))?;
-    let metadata = list::metadata(&statx)
+    let mut metadata = list::metadata(&statx)
         .ok_or_else(|| root_error(std::io::ErrorKind::NotADirectory.into()))?;
     let device = list::link_id(&statx).device;
-    let xattrs: Arc<[_]> =
-        XattrReader::new(&beneath).of_directory(beneath.root()).map_err(root_error)?.into();
+    let xattrs = XattrReader::new(&beneath).of_directory(beneath.root());
+    let mut xattrs = xattrs.map_err(root_error)?;
+    if let Some(amend) = &options.amend {
+        amend.amend(&mut metadata);
+        xattrs.retain(|xattr| amend.keeps_xattr(&xattr.name));
+    }
+    let xattrs: Arc<[_]> = xattrs.into();
 
     let shared = Shared::default();
     lock(&shared.listings).push(None);
@@ -72,6 +77,8 @@ pub(super) fn walk(
             cancelled: &cancelled,
             device: options.one_file_system.then_some(device),
             times_kept: options.times_kept,
+            select: options.select.as_deref(),
+            amend: options.amend.as_deref(),
         };
         shared.work(Lister::new(&beneath, options), progress, &cancelled);
     };
@@ -184,6 +191,7 @@ impl Shared {
         }
         Ok(DirectorySource {
             beneath: Arc::new(beneath),
+            amend: options.amend.clone(),
             root: Some((metadata, xattrs)),
             listings: listings.into_iter().map(|l| l.map(|(listing, _)| listing)).collect(),
             xattr_sets,

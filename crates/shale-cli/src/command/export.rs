@@ -1,0 +1,107 @@
+//! `shale export`.
+
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use serde_json::{Map, Value, json};
+use shale::read::Options;
+use shale::{ExportFormat, ExportOptions, Output, Patterns, StreamFormat};
+
+use crate::args::{CompressChoice, Export, FormatChoice};
+use crate::bar::Bar;
+use crate::exit::Exit;
+use crate::report::Say;
+use crate::{open, signal, size, text};
+
+/// Writes an image as an archive.
+pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
+    let start = Instant::now();
+    let to_stdout = args.output.as_os_str() == "-";
+    if to_stdout && say.json {
+        bail!("--json and the archive cannot both go to standard output");
+    }
+    if to_stdout && std::io::stdout().is_terminal() {
+        bail!("an archive is not for a terminal: redirect standard output or name a file");
+    }
+    let (format, compression) = format(args)?;
+    let mut options = Options::default();
+    if let Some(cache) = args.cache {
+        options.cache_bytes_max = cache;
+    }
+    let tree = open::tree(&args.image, options, say)?;
+    let patterns: Vec<&[u8]> = args.patterns.iter().map(|p| text::bytes(p)).collect();
+    let options = ExportOptions {
+        format,
+        compression,
+        compression_level: args.level,
+        overwrite: args.force,
+        patterns: Patterns::new(&patterns)?,
+        threads: args.threads,
+        cancel: signal::cancel()?,
+    };
+    let bar = Bar::new(say);
+    let report = if to_stdout {
+        let out = std::io::stdout().as_fd().try_clone_to_owned();
+        let mut out = File::from(out.context("cannot use standard output")?);
+        shale::export(&tree, Output::Stream(&mut out), &options, &bar)
+    } else {
+        shale::export(&tree, Output::Path(args.output.clone()), &options, &bar)
+    };
+    drop(bar);
+    let report = report.with_context(|| format!("exporting {}", text::path(&args.image.image)))?;
+    for (path, what) in &report.left_out {
+        say.warn(format!("{}: {what}", text::escape(path)));
+    }
+    let unsaid = report.left_out_count - report.left_out.len() as u64;
+    if unsaid > 0 {
+        say.warn(format!("and {unsaid} more"));
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    if say.json {
+        say.value(&json!({
+            "entries": report.entries,
+            "file_bytes": report.file_bytes,
+            "left_out_count": report.left_out_count,
+            "left_out": report.left_out.iter().map(|(path, what)| {
+                let mut object = Map::new();
+                text::put_name(&mut object, "path", path);
+                object.insert("what".to_owned(), what.clone().into());
+                Value::Object(object)
+            }).collect::<Vec<_>>(),
+            "seconds": seconds,
+        }))?;
+    } else {
+        say.line(format!(
+            "{}: {} entries, {}, {seconds:.1} s",
+            text::path(&args.output),
+            size::count(report.entries),
+            size::show(report.file_bytes)
+        ));
+    }
+    Ok(if report.left_out_count == 0 { Exit::Done } else { Exit::Partial })
+}
+
+fn format(args: &Export) -> anyhow::Result<(ExportFormat, Option<StreamFormat>)> {
+    let by_name = ExportFormat::of_name(text::bytes(args.output.as_os_str()));
+    let format = match (args.format, by_name) {
+        (Some(FormatChoice::Tar), _) => ExportFormat::Tar,
+        (None, Some((format, _))) => format,
+        (None, None) => bail!(
+            "the format of {} is not told by its name; say it with --format",
+            text::path(&args.output)
+        ),
+    };
+    let compression = match args.compress {
+        None => by_name.and_then(|(_, compression)| compression),
+        Some(CompressChoice::None) => None,
+        Some(CompressChoice::Gzip) => Some(StreamFormat::Gzip),
+        Some(CompressChoice::Xz) => Some(StreamFormat::Xz),
+        Some(CompressChoice::Zstd) => Some(StreamFormat::Zstd),
+        Some(CompressChoice::Bzip2) => Some(StreamFormat::Bzip2),
+        Some(CompressChoice::Lz4) => Some(StreamFormat::Lz4),
+    };
+    Ok((format, compression))
+}

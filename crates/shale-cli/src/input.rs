@@ -1,0 +1,227 @@
+//! What to pack, as arguments say it: sources with prefixes, rules, lists, owners.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use shale::read::Timestamp;
+use shale::{Adjust, Choose, IdRange, Input, InputKind, NamePattern, Rules};
+
+use crate::args::{InputArgs, RuleOption, SpecialKind};
+use crate::text;
+
+/// Filter files within filter files; more is a circle.
+const MERGE_DEPTH_MAX: usize = 16;
+
+/// The sources. What is there under the whole word is that, else `=/` begins a prefix.
+pub fn inputs(words: &[OsString]) -> anyhow::Result<Vec<Input>> {
+    let mut inputs = Vec::with_capacity(words.len());
+    for word in words {
+        let bytes = text::bytes(word);
+        let split = bytes.windows(2).rposition(|pair| pair == b"=/");
+        let input = match split {
+            Some(at) if !Path::new(word).exists() => {
+                let mut input = Input::new(OsStr::from_bytes(&bytes[..at]));
+                input.prefix = Some(prefix(&bytes[at + 1..])?);
+                input
+            }
+            _ => Input::new(word),
+        };
+        inputs.push(input);
+    }
+    let stdin_count = inputs.iter().filter(|input| input.kind == InputKind::Stdin).count();
+    if stdin_count > 1 {
+        bail!("standard input can be one source only");
+    }
+    if inputs.len() > 1 {
+        for input in &mut inputs {
+            let InputKind::Path(path) = &input.kind else { continue };
+            if input.prefix.is_none() && path.is_dir() {
+                let full = path.canonicalize().with_context(|| text::path(path))?;
+                let name = full.file_name().map_or(Vec::new(), |name| text::bytes(name).to_vec());
+                input.prefix = Some(name);
+            }
+        }
+    }
+    Ok(inputs)
+}
+
+/// A tree that a file describes. It is packed as it is described.
+pub fn manifest(path: &Path, args: &InputArgs) -> anyhow::Result<Input> {
+    let is_chosen = !args.rule_order.is_empty()
+        || args.input_list.is_some()
+        || args.remove_empty_dirs
+        || args.filter_dry_run
+        || !args.without.is_empty();
+    if is_chosen {
+        bail!("what a manifest describes cannot be filtered: leave it out of the manifest");
+    }
+    Ok(Input { kind: InputKind::Manifest(path.to_owned()), prefix: None })
+}
+
+fn prefix(given: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let names = given.split(|&byte| byte == b'/').filter(|n| !n.is_empty() && *n != b".");
+    let names: Vec<&[u8]> = names.collect();
+    if names.contains(&&b".."[..]) {
+        bail!("prefix {}: `..` leads nowhere in an image", text::escape(given));
+    }
+    Ok(names.join(&b'/'))
+}
+
+/// What is taken.
+pub fn choose(args: &InputArgs) -> anyhow::Result<Choose> {
+    let mut rules = Rules::default();
+    for (option, at) in &args.rule_order {
+        match option {
+            RuleOption::Filter => add_rule(&mut rules, text::bytes(&args.filter[*at]), 0)?,
+            RuleOption::Include => rules.include(text::bytes(&args.include[*at]))?,
+            RuleOption::Exclude => rules.exclude(text::bytes(&args.exclude[*at]))?,
+        }
+    }
+    let mut choose = Choose::default();
+    choose.rules = Arc::new(rules);
+    choose.no_devices = args.without.contains(&SpecialKind::Devices);
+    choose.no_fifos = args.without.contains(&SpecialKind::Fifos);
+    choose.no_sockets = args.without.contains(&SpecialKind::Sockets);
+    choose.no_empty_directories = args.remove_empty_dirs;
+    if let Some(file) = &args.input_list {
+        let list = read(file)?;
+        let end = if list.contains(&0) { 0 } else { b'\n' };
+        choose.set_list(list.split(|&byte| byte == end).filter(|path| !path.is_empty()));
+    }
+    Ok(choose)
+}
+
+fn add_rule(rules: &mut Rules, line: &[u8], depth: usize) -> anyhow::Result<()> {
+    let start = line.trim_ascii_start();
+    let file = [&b". "[..], b"merge "].iter().find_map(|word| start.strip_prefix(*word));
+    let Some(file) = file else { return Ok(rules.add(line)?) };
+    if depth >= MERGE_DEPTH_MAX {
+        bail!("filter files lead to filter files {MERGE_DEPTH_MAX} times; that is a circle");
+    }
+    let path = Path::new(OsStr::from_bytes(file.trim_ascii()));
+    let bytes = read(path)?;
+    for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        add_rule(rules, line, depth + 1)
+            .with_context(|| format!("{}, line {}", text::path(path), index + 1))?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    if path.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+        return Ok(bytes);
+    }
+    std::fs::read(path).with_context(|| format!("cannot read {}", text::path(path)))
+}
+
+/// What is stored instead of what the sources say.
+pub fn adjust(args: &InputArgs) -> anyhow::Result<Adjust> {
+    let patterns = |words: &[OsString]| {
+        let patterns = words.iter().map(|word| NamePattern::new(text::bytes(word)));
+        patterns.collect::<Result<Vec<_>, _>>()
+    };
+    let mut adjust = Adjust {
+        owner: args.owner.as_deref().map(|who| id(who, "/etc/passwd")).transpose()?,
+        group: args.group.as_deref().map(|who| id(who, "/etc/group")).transpose()?,
+        chmod: args.chmod.clone(),
+        mtime: args.mtime.map(|(sec, nsec)| Timestamp { sec, nsec }),
+        no_xattrs: args.no_xattrs,
+        xattr_include: patterns(&args.xattr_include)?,
+        xattr_exclude: patterns(&args.xattr_exclude)?,
+        ..Adjust::default()
+    };
+    if args.all_root {
+        (adjust.owner, adjust.group) = (Some(0), Some(0));
+    }
+    if let Some(file) = &args.map_users {
+        map(&String::from_utf8_lossy(&read(file)?), &mut adjust)
+            .with_context(|| text::path(file))?;
+    }
+    if adjust.mtime.is_none()
+        && let Some(epoch) = std::env::var_os("SOURCE_DATE_EPOCH")
+    {
+        let sec = epoch.to_str().and_then(|text| text.parse::<i64>().ok());
+        let Some(sec) = sec else {
+            bail!("SOURCE_DATE_EPOCH is `{}`, not a number of seconds", epoch.to_string_lossy());
+        };
+        adjust.time_max = Some(Timestamp { sec, nsec: 0 });
+    }
+    Ok(adjust)
+}
+
+/// A number, or that of a name in this machine's list.
+fn id(who: &str, list: &str) -> anyhow::Result<u32> {
+    if let Ok(id) = who.parse() {
+        return Ok(id);
+    }
+    let text = std::fs::read_to_string(list).with_context(|| format!("cannot read {list}"))?;
+    let found = text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(who)).then(|| fields.nth(1)?.parse().ok())?
+    });
+    found.with_context(|| format!("`{who}` is not in {list}; say the number"))
+}
+
+fn map(text: &str, adjust: &mut Adjust) -> anyhow::Result<()> {
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let range = |first: &str, to: &str| {
+            let (first, last) = first.split_once('-').unwrap_or((first, first));
+            let range = IdRange {
+                first: first.parse().ok()?,
+                last: last.parse().ok()?,
+                to: to.parse().ok()?,
+            };
+            let fits = range.first <= range.last;
+            (fits && range.to.checked_add(range.last - range.first).is_some()).then_some(range)
+        };
+        match words[..] {
+            [] => continue,
+            ["user", first, to] if range(first, to).is_some() => {
+                adjust.owner_map.extend(range(first, to));
+            }
+            ["group", first, to] if range(first, to).is_some() => {
+                adjust.group_map.extend(range(first, to));
+            }
+            _ => {
+                bail!("line {}: `{line}`; write `user FROM TO` or `group FROM-LAST TO`", index + 1)
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_read() {
+        let mut adjust = Adjust::default();
+        map("user 1000 0 # me\n\ngroup 100-199 5000\n", &mut adjust).unwrap();
+        assert_eq!(adjust.owner_map, [IdRange { first: 1000, last: 1000, to: 0 }]);
+        assert_eq!(adjust.group_map, [IdRange { first: 100, last: 199, to: 5000 }]);
+        for bad in ["user 1", "group 5-4 1", "x 1 2", "user 0-9 4294967290"] {
+            assert!(map(bad, &mut adjust).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn prefixes_follow_an_equals_sign() {
+        let words = ["a=/opt/./app/", "b", "-", "c=d"].map(OsString::from);
+        let inputs = inputs(&words).unwrap();
+        assert_eq!(inputs[0].prefix.as_deref(), Some(&b"opt/app"[..]));
+        assert_eq!(inputs[0].kind, InputKind::Path("a".into()));
+        assert_eq!(inputs[2].kind, InputKind::Stdin);
+        assert_eq!((&inputs[1].prefix, &inputs[3].prefix), (&None, &None));
+        assert!(super::inputs(&["a=/../b".into()]).is_err());
+    }
+}

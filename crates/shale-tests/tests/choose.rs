@@ -1,0 +1,254 @@
+//! Promise: what is chosen is packed and nothing else, as rsync would choose it; and what is
+//! overruled is stored so.
+
+use shale_tests::command::{create, expect_code, has_program, run, shale};
+use shale_tests::manifest::Manifest;
+use shale_tests::{image, places};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+
+fn of_image(path: &Path) -> Manifest {
+    image::manifest(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn names(manifest: &Manifest) -> Vec<String> {
+    let paths = manifest.records.keys().filter(|path| !path.is_empty());
+    paths.map(|path| String::from_utf8(path.clone()).unwrap()).collect()
+}
+
+fn fill(root: &Path, files: &[&str]) {
+    for file in files {
+        let path = root.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, file).unwrap();
+    }
+}
+
+const FILES: &[&str] = &[
+    "a.c",
+    "a.o",
+    "src/b.c",
+    "src/b.o",
+    "src/deep/c.o",
+    "src/deep/keep.o",
+    "tmp/x",
+    "x/tmp/y",
+    "cache/1/2/data",
+    "doc/a[1].txt",
+    "doc/star*",
+    "only/dirs/here/z.o",
+];
+
+#[test]
+fn rules_choose_what_rsync_chooses() {
+    let folder = places::disk();
+    let source = folder.path().join("s");
+    fill(&source, FILES);
+    let sets: &[&[&str]] = &[
+        &["--exclude=*.o"],
+        &["--include=keep.o", "--exclude=*.o"],
+        &["--exclude=*.o", "--include=keep.o"],
+        &["--exclude=/tmp/"],
+        &["--exclude=tmp/"],
+        &["--include=/src/", "--include=/src/**", "--exclude=*"],
+        &["--include=src/***", "--exclude=*"],
+        &["--exclude=deep/c.o", "--exclude=cache/**/data"],
+        &["--filter=- /doc/*[[]*", "--filter=- star\\*"],
+        &["--filter=+ *.c", "--filter=+ */", "--filter=- *"],
+        &["--filter=- */here/**"],
+    ];
+    let image = folder.path().join("x.shale");
+    for (index, set) in sets.iter().enumerate() {
+        create(&source, &image, &[&["-f"], *set].concat());
+        let found = names(&of_image(&image));
+        if !has_program("rsync") {
+            println!("skipped: rsync is missing");
+            continue;
+        }
+        let target = folder.path().join(index.to_string());
+        let mut rsync = Command::new("rsync");
+        rsync.arg("-a").args(*set).arg(source.join("")).arg(target.join(""));
+        expect_code(&mut rsync, 0);
+        assert_eq!(found, names(&Manifest::of(&target).unwrap()), "{set:?}");
+    }
+}
+
+#[test]
+fn archives_are_chosen_from_like_trees_and_a_dry_run_says_how() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    fill(&path("s"), FILES);
+    create(&path("s"), &path("all.shale"), &[]);
+    let all = path("all.shale");
+    run([OsStr::new("export"), all.as_os_str(), "-o".as_ref(), path("s.tar").as_os_str()]);
+    let rules = ["--include=keep.o", "--exclude=*.o", "--exclude=/cache", "--remove-empty-dirs"];
+    create(&path("s"), &path("tree.shale"), &rules);
+    create(&path("s.tar"), &path("tar.shale"), &rules);
+    let found = of_image(&path("tree.shale"));
+    found.assert_equals(&of_image(&path("tar.shale")), "tree and tar");
+    let expected = [
+        "a.c",
+        "doc",
+        "doc/a[1].txt",
+        "doc/star*",
+        "src",
+        "src/b.c",
+        "src/deep",
+        "src/deep/keep.o",
+        "tmp",
+        "tmp/x",
+        "x",
+        "x/tmp",
+        "x/tmp/y",
+    ];
+    assert_eq!(names(&found), expected);
+    for source in ["s", "s.tar"] {
+        let mut dry = shale(["create"]);
+        dry.arg(path(source)).arg("-o").arg(path("none.shale")).args(rules).arg("--filter-dry-run");
+        let output = expect_code(&mut dry, 0);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("- cache/    [/cache]\n"), "{text}");
+        assert!(text.contains("- a.o    [*.o]\n"), "{text}");
+        assert!(text.contains("+ src/deep/keep.o    [keep.o]\n"), "{text}");
+        assert!(!text.contains("cache/1"), "what is below is not asked for: {text}");
+        assert!(!path("none.shale").exists());
+    }
+}
+
+#[test]
+fn a_link_to_what_is_filtered_out_of_an_archive_is_a_problem_not_an_empty_file() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    fill(&path("s"), &["a", "other"]);
+    std::fs::hard_link(path("s/a"), path("s/b")).unwrap();
+    create(&path("s"), &path("s.shale"), &[]);
+    run(["export".as_ref(), path("s.shale").as_os_str(), "-o".as_ref(), path("s.tar").as_os_str()]);
+    let mut command = shale(["create", "--exclude=a"]);
+    command.arg(path("s.tar")).arg("-o").arg(path("x.shale"));
+    let output = expect_code(&mut command, 1);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("b: ") && text.contains("filtered out"), "{text}");
+    // Of a tree every name can be read.
+    create(&path("s"), &path("x.shale"), &["--exclude=a"]);
+    let manifest = of_image(&path("x.shale"));
+    assert_eq!(names(&manifest), ["b", "other"]);
+    assert_eq!(manifest.records[&b"b"[..]].len, 1);
+}
+
+#[test]
+fn lists_choose_by_path() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    fill(&path("s"), FILES);
+    std::fs::write(path("list"), "src/b.c\n./tmp\n/doc/star*\n").unwrap();
+    let list = format!("--input-list={}", path("list").display());
+    create(&path("s"), &path("x.shale"), &[&list]);
+    assert_eq!(names(&of_image(&path("x.shale"))), ["doc", "doc/star*", "src", "src/b.c", "tmp"]);
+    std::fs::write(path("list"), b"a.c\0not\nthere\0").unwrap();
+    let mut command = shale(["create", &list]);
+    let output = expect_code(command.arg(path("s")).arg("-fo").arg(path("x.shale")), 1);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("1 of the listed paths") && text.contains("not\\nthere"), "{text}");
+}
+
+#[test]
+fn several_sources_come_under_their_names_or_prefixes() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    fill(&path("one"), &["a", "same"]);
+    fill(&path("two"), &["b", "same"]);
+    create(&path("two"), &path("two.shale"), &[]);
+    let archive = path("two.tar");
+    run(["export".as_ref(), path("two.shale").as_os_str(), "-o".as_ref(), archive.as_os_str()]);
+    let pack = |sources: &[String]| {
+        let mut command = shale(["create", "-f"]);
+        expect_code(command.args(sources).arg("-o").arg(path("x.shale")), 0);
+        of_image(&path("x.shale"))
+    };
+    let at = |name: &str, prefix: &str| format!("{}{prefix}", path(name).display());
+    let found = pack(&[at("one", ""), at("two", "")]);
+    assert_eq!(names(&found), ["one", "one/a", "one/same", "two", "two/b", "two/same"]);
+    let found = pack(&[at("one", "=/opt/app"), at("two.tar", "=/")]);
+    assert_eq!(names(&found), ["b", "opt", "opt/app", "opt/app/a", "opt/app/same", "same"]);
+    // The later one wins, and one archive twice is not one inode.
+    let found = pack(&[at("one", "=/"), at("two.tar", "=/"), at("two.tar", "=/again")]);
+    assert_eq!(found.records[&b"same"[..]].len, 4);
+    assert_eq!(names(&found), ["a", "again", "again/b", "again/same", "b", "same"]);
+    assert!(found.records.values().all(|record| record.link_count == 1));
+}
+
+#[test]
+fn metadata_is_overruled() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    fill(&path("s"), &["d/file", "run"]);
+    let x = path("x.shale");
+    let chmod = Command::new("chmod").args(["755"]).arg(path("s/run")).status().unwrap();
+    assert!(chmod.success());
+    create(&path("s"), &x, &["--owner=7", "--group", "4294967294", "--chmod=Dg+s,Fo-r,a-w"]);
+    let found = of_image(&x);
+    let record = |manifest: &Manifest, name: &str| manifest.records[name.as_bytes()].clone();
+    assert!(found.records.values().all(|record| record.owner == (7, 4_294_967_294)));
+    assert_eq!(record(&found, "d").mode & 0o7222, 0o2000);
+    assert_eq!(record(&found, "run").mode, 0o551);
+
+    std::fs::write(path("map"), "user 0-10 1000\ngroup 0 5\n").unwrap();
+    if rustix::process::geteuid().is_root() {
+        let map = format!("--map-users={}", path("map").display());
+        create(&path("s"), &x, &["-f", &map]);
+        assert!(of_image(&x).records.values().all(|record| record.owner == (1000, 5)));
+    }
+    create(&path("s"), &x, &["-f", "--mtime=-5.5"]);
+    let found = of_image(&x);
+    assert!(found.records.values().all(|record| record.mtime == (-6, 500_000_000)));
+
+    let mut command = shale(["create", "-f", "--all-root"]);
+    command.env("SOURCE_DATE_EPOCH", "1000000").arg(path("s")).arg("-o").arg(&x);
+    expect_code(&mut command, 0);
+    let found = of_image(&x);
+    assert!(found.records.values().all(|record| record.mtime == (1_000_000, 0)));
+    assert!(found.records.values().all(|record| record.owner == (0, 0)));
+    let mut command = shale(["create", "-f"]);
+    command.env("SOURCE_DATE_EPOCH", "soon").arg(path("s")).arg("-o").arg(&x);
+    expect_code(&mut command, 1);
+}
+
+#[test]
+fn an_epoch_makes_images_of_the_same_files_the_same_bytes() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    let pack = |source: &str, image: &str| {
+        let mut command = shale(["create", "--all-root"]);
+        command.env("SOURCE_DATE_EPOCH", "1500000000");
+        expect_code(command.arg(path(source)).arg("-o").arg(path(image)), 0);
+        std::fs::read(path(image)).unwrap()
+    };
+    fill(&path("one"), FILES);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fill(&path("two"), FILES);
+    assert!(pack("one", "1.shale") == pack("two", "2.shale"), "times of now reach the image");
+}
+
+#[test]
+fn attributes_are_chosen_by_name() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    fill(&path("s"), &["file"]);
+    for name in ["user.one", "user.two", "user.other"] {
+        let set = rustix::fs::setxattr(path("s/file"), name, b"v", rustix::fs::XattrFlags::empty());
+        if set.is_err() {
+            println!("skipped: no user attributes here");
+            return;
+        }
+    }
+    let kept = |options: &[&str]| {
+        create(&path("s"), &path("x.shale"), &[&["-f"], options].concat());
+        let record = of_image(&path("x.shale")).records[&b"file"[..]].clone();
+        record.xattrs.into_keys().map(|k| String::from_utf8(k).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&[]).len(), 3);
+    assert_eq!(kept(&["--no-xattrs"]).len(), 0);
+    assert_eq!(kept(&["--xattr-include=user.o*"]), ["user.one", "user.other"]);
+    assert_eq!(kept(&["--xattr-exclude=*.o*"]), ["user.two"]);
+}

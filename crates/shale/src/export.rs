@@ -1,0 +1,402 @@
+//! From an image to an archive of another format, as a stream.
+//!
+//! The tree is walked depth first, parents before what is in them; frames are decoded ahead by
+//! several threads, in the order in which their bytes are written, so each is decoded about once.
+//! Memory is the frames on their way, the frame cache, and one path for each inode that has names
+//! still to come. The archive's bytes depend on the tree alone.
+//!
+//! What a format cannot hold is reported by name. Damage ends the export: an archive has no way to
+//! say that a range is missing.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use shale_codec::stream::StreamFormat;
+use shale_foreign::archive::{Archive, ArchiveEntry, Taken};
+use shale_format::InodeKind;
+use shale_read::{Attributes, PieceKind, ReadError, Tree};
+use shale_write::source::{Metadata, Xattr};
+
+use crate::error::Error;
+use crate::pattern::{Patterns, Position};
+use crate::progress::{Cancel, Phase, Progress};
+use crate::threads::thread_count;
+
+mod output; // where it goes, and in which format
+mod flow; // frames decoded ahead
+
+use flow::{Asker, Ticket};
+pub use output::{ExportFormat, export};
+
+/// Frames decoded and not yet written, for each thread.
+const FRAMES_AHEAD: usize = 16;
+/// Steps of the walk ahead of the writer.
+const STEPS_AHEAD: usize = 1024;
+/// Left-out entries kept in a report; further ones are counted.
+const LEFT_OUT_MAX: usize = 1_000;
+
+/// How to export.
+#[derive(Debug)]
+pub struct ExportOptions {
+    /// The format.
+    pub format: ExportFormat,
+    /// How the archive as a whole is compressed.
+    pub compression: Option<StreamFormat>,
+    /// The level of that; its usual one without.
+    pub compression_level: Option<u32>,
+    /// Replace an existing output.
+    pub overwrite: bool,
+    /// What is wanted; an empty set means everything.
+    pub patterns: Patterns,
+    /// Threads that decode; 0: as many as the machine offers.
+    pub threads: usize,
+    /// Ends the run with [`Error::Cancelled`].
+    pub cancel: Cancel,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        Self {
+            format: ExportFormat::Tar,
+            compression: None,
+            compression_level: None,
+            overwrite: false,
+            patterns: Patterns::default(),
+            threads: 0,
+            cancel: Cancel::new(),
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct ExportReport {
+    /// Entries written, further names counted.
+    pub entries: u64,
+    /// Bytes of contents, holes included.
+    pub file_bytes: u64,
+    /// Entries, or parts of their metadata, that the format cannot hold: path and what is lost. At
+    /// most a thousand.
+    pub left_out: Vec<(Vec<u8>, String)>,
+    /// All of those.
+    pub left_out_count: u64,
+}
+
+/// What the walk hands over.
+enum Step {
+    Entry(Box<Entry>),
+    /// Bytes of the entry before: of a frame, or zeroes.
+    Frame(Ticket, Range<usize>, u64),
+    Zeroes(u64),
+    End,
+    Failed(Error),
+}
+
+struct Entry {
+    path: Vec<u8>,
+    attributes: Attributes,
+    metadata: Metadata,
+    xattrs: Vec<Xattr>,
+    target: Vec<u8>,
+    hard_link: Option<Vec<u8>>,
+    data: Vec<Range<u64>>,
+}
+
+/// Writes what is selected of `tree` to `archive`.
+///
+/// # Errors
+/// What was written so far is then not a whole archive; the caller removes it.
+pub fn export_to_archive(
+    tree: &Tree,
+    mut archive: Box<dyn Archive + '_>,
+    options: &ExportOptions,
+    progress: &dyn Progress,
+) -> Result<ExportReport, Error> {
+    let threads = thread_count(options.threads);
+    progress.phase(Phase::Files);
+    progress.found(tree.entry_count(), tree.file_bytes());
+    let (asker, tickets) = flow::new(FRAMES_AHEAD * threads);
+    let (to_writer, steps) = sync_channel(STEPS_AHEAD);
+    let mut report = ExportReport::default();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (image, tickets) = (tree.image(), Arc::clone(&tickets));
+            scope.spawn(move || flow::work(image, &tickets));
+        }
+        // The workers have the last ones: when all are gone, nobody waits for them in vain.
+        drop(tickets);
+        let keeps_holes = archive.keeps_holes();
+        scope.spawn(move || {
+            let walk = Walk { tree, options, keeps_holes, first_names: HashMap::new() };
+            walk.run(asker, &to_writer);
+        });
+        let result = write(&mut *archive, &steps, options, progress, &mut report);
+        // The walk ends when nobody takes its steps.
+        drop(steps);
+        result
+    })?;
+    archive.finish().map_err(cannot_write)?;
+    if options.patterns.unmatched().next().is_some() {
+        let patterns: Vec<String> =
+            options.patterns.unmatched().map(|p| format!("`{}`", p.escape_ascii())).collect();
+        return Err(Error::NoMatch { patterns: patterns.join(", ") });
+    }
+    Ok(report)
+}
+
+fn cannot_write(error: io::Error) -> Error {
+    Error::Io { action: "write", path: "the archive".into(), error }
+}
+
+fn write(
+    archive: &mut dyn Archive,
+    steps: &Receiver<Step>,
+    options: &ExportOptions,
+    progress: &dyn Progress,
+    report: &mut ExportReport,
+) -> Result<(), Error> {
+    let zeroes = vec![0; 256 << 10];
+    let mut is_taken = true;
+    let mut current = Vec::new();
+    while let Ok(step) = steps.recv() {
+        options.cancel.check()?;
+        match step {
+            Step::Failed(error) => return Err(error),
+            Step::Entry(entry) => {
+                let taken = archive.entry(&entry.for_archive()).map_err(cannot_write)?;
+                current.clone_from(&entry.path);
+                is_taken = !matches!(taken, Taken::Not(_));
+                report.entries += u64::from(is_taken);
+                if is_taken && entry.hard_link.is_none() {
+                    report.file_bytes += entry.metadata.len;
+                }
+                if let Taken::Without(what) | Taken::Not(what) = taken {
+                    report.left_out_count += 1;
+                    if report.left_out.len() < LEFT_OUT_MAX {
+                        report.left_out.push((entry.path, what));
+                    }
+                }
+            }
+            Step::Frame(ticket, range, offset) if is_taken => {
+                let bytes = ticket.wait().map_err(|error| {
+                    let path = current.escape_ascii();
+                    Error::Read(error.at(format!("{path}, at its offset {offset}")))
+                })?;
+                let bytes = bytes.get(range).unwrap_or_default();
+                archive.data(bytes).map_err(cannot_write)?;
+                progress.done(0, bytes.len() as u64);
+            }
+            Step::Zeroes(len) if is_taken => {
+                let mut left = len;
+                while left > 0 {
+                    options.cancel.check()?;
+                    let len = left.min(zeroes.len() as u64);
+                    archive.data(&zeroes[..len as usize]).map_err(cannot_write)?;
+                    left -= len;
+                }
+                progress.done(0, len);
+            }
+            Step::End if is_taken => {
+                archive.end_entry().map_err(cannot_write)?;
+                progress.done(1, 0);
+            }
+            Step::Frame(..) | Step::Zeroes(_) | Step::End => {}
+        }
+    }
+    Ok(())
+}
+
+impl Entry {
+    fn for_archive(&self) -> ArchiveEntry<'_> {
+        ArchiveEntry {
+            path: &self.path,
+            metadata: &self.metadata,
+            link_count: self.attributes.link_count,
+            inode: self.attributes.inode,
+            xattrs: &self.xattrs,
+            target: &self.target,
+            hard_link: self.hard_link.as_deref(),
+            data: &self.data,
+        }
+    }
+}
+
+/// An inode that has names still to come.
+struct FirstName {
+    path: Vec<u8>,
+    names_left: u64,
+}
+
+/// Goes through the tree and asks for frames.
+struct Walk<'a> {
+    tree: &'a Tree,
+    options: &'a ExportOptions,
+    keeps_holes: bool,
+    first_names: HashMap<u64, FirstName>,
+}
+
+/// Nobody takes steps any more.
+struct Gone;
+
+impl Walk<'_> {
+    fn run(mut self, mut asker: Asker, to_writer: &SyncSender<Step>) {
+        if let Err(error) = self.walk(&mut asker, to_writer) {
+            // Where it cannot be said, the writer has failed by itself.
+            let _ = to_writer.send(Step::Failed(error));
+        }
+    }
+
+    fn walk(&mut self, asker: &mut Asker, to_writer: &SyncSender<Step>) -> Result<(), Error> {
+        let tree = self.tree;
+        let patterns = &self.options.patterns;
+        let mut descend = tree.descend(tree.root_inode())?;
+        // The position of each directory on the way down, and those that wait for something in
+        // them to be selected.
+        let mut positions: Vec<Position> = Vec::new();
+        let mut waiting: Vec<(usize, Vec<u8>, Attributes)> = Vec::new();
+        while let Some(visit) = descend.next()? {
+            let depth = visit.depth;
+            positions.truncate(depth);
+            waiting.retain(|(at, ..)| *at < depth);
+            let position = match positions.last() {
+                None => patterns.start(),
+                Some(above) => patterns.step(above, visit.name()),
+            };
+            let (path, attributes) = (visit.path.to_vec(), visit.attributes);
+            let is_directory = attributes.kind == InodeKind::Directory;
+            let is_selected = position.is_selected();
+            if is_directory {
+                if !position.may_match_below() {
+                    descend.skip();
+                }
+                if !is_selected {
+                    waiting.push((depth, path.clone(), attributes));
+                }
+            }
+            positions.push(position);
+            if !is_selected {
+                continue;
+            }
+            for (_, path, attributes) in std::mem::take(&mut waiting) {
+                if self.give(path, attributes, asker, to_writer)?.is_err() {
+                    return Ok(());
+                }
+            }
+            if self.give(path, attributes, asker, to_writer)?.is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over one entry with its data.
+    fn give(
+        &mut self,
+        path: Vec<u8>,
+        attributes: Attributes,
+        asker: &mut Asker,
+        to_writer: &SyncSender<Step>,
+    ) -> Result<Result<(), Gone>, Error> {
+        let at = || path.escape_ascii().to_string();
+        let tree = self.tree;
+        let hard_link = self.hard_link(&path, &attributes);
+        let target = match attributes.kind {
+            InodeKind::Symlink => tree.link_target(attributes.inode).map_err(|e| e.at(at()))?,
+            _ => Vec::new(),
+        };
+        let xattrs = match attributes.xattr_set {
+            0 => Vec::new(),
+            _ => tree.xattrs(attributes.inode).map_err(|e| e.at(at()))?,
+        };
+        let xattrs = xattrs.into_iter().map(|x| Xattr { name: x.name, value: x.value }).collect();
+        let pieces = match attributes.content() {
+            Some(content) if hard_link.is_none() && attributes.size > 0 => Some(content),
+            _ => None,
+        };
+        let data = match pieces {
+            Some(content) => self.data(content, attributes.size).map_err(|e| e.at(at()))?,
+            None => Vec::new(),
+        };
+        let metadata = metadata(&attributes);
+        let entry = Entry { path, attributes, metadata, xattrs, target, hard_link, data };
+        let place = entry.path.escape_ascii().to_string();
+        if to_writer.send(Step::Entry(Box::new(entry))).is_err() {
+            return Ok(Err(Gone));
+        }
+        if let Some(content) = pieces {
+            let image = tree.image();
+            for piece in image.pieces(content, 0..u64::MAX).map_err(|e| e.at(&place))? {
+                let piece = piece.map_err(|error| error.at(&place))?;
+                let step = match piece.kind {
+                    PieceKind::Hole if self.keeps_holes => continue,
+                    PieceKind::Hole | PieceKind::Zero => Step::Zeroes(piece.len),
+                    PieceKind::Frame { frame, frame_offset } => {
+                        let Some(ticket) = asker.ask(frame) else { return Ok(Err(Gone)) };
+                        let start = usize::try_from(frame_offset).unwrap_or(usize::MAX);
+                        let len = usize::try_from(piece.len).unwrap_or(usize::MAX);
+                        Step::Frame(ticket, start..start.saturating_add(len), piece.offset)
+                    }
+                };
+                if to_writer.send(step).is_err() {
+                    return Ok(Err(Gone));
+                }
+            }
+        }
+        Ok(to_writer.send(Step::End).map_err(|_| Gone))
+    }
+
+    /// The first name of an inode that had one already.
+    fn hard_link(&mut self, path: &[u8], attributes: &Attributes) -> Option<Vec<u8>> {
+        if attributes.kind == InodeKind::Directory || attributes.link_count < 2 {
+            return None;
+        }
+        if let Some(first) = self.first_names.get_mut(&attributes.inode) {
+            let first_path = first.path.clone();
+            first.names_left = first.names_left.saturating_sub(1);
+            if first.names_left == 0 {
+                self.first_names.remove(&attributes.inode);
+            }
+            return Some(first_path);
+        }
+        let first = FirstName { path: path.to_vec(), names_left: attributes.link_count - 1 };
+        self.first_names.insert(attributes.inode, first);
+        None
+    }
+
+    /// Where a content has data.
+    fn data(&self, content: u64, len: u64) -> Result<Vec<Range<u64>>, ReadError> {
+        let mut data: Vec<Range<u64>> = Vec::new();
+        for piece in self.tree.image().pieces(content, 0..len)? {
+            let piece = piece?;
+            if piece.kind == PieceKind::Hole {
+                continue;
+            }
+            let range = piece.offset..piece.offset.saturating_add(piece.len);
+            match data.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => data.push(range),
+            }
+        }
+        Ok(data)
+    }
+}
+
+/// An inode as the writer has it.
+pub(crate) fn metadata(attributes: &Attributes) -> Metadata {
+    let is_device = matches!(attributes.kind, InodeKind::BlockDevice | InodeKind::CharDevice);
+    Metadata {
+        kind: attributes.kind,
+        permissions: attributes.permissions,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        mtime: attributes.mtime,
+        atime: attributes.atime,
+        ctime: attributes.ctime,
+        btime: attributes.btime,
+        len: if attributes.kind == InodeKind::File { attributes.size } else { 0 },
+        device: if is_device { attributes.payload } else { 0 },
+    }
+}

@@ -1,0 +1,179 @@
+//! Where an export goes, and in which format: a file that is there whole or not at all, or a
+//! stream.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use shale_codec::stream::{Finish, StreamFormat};
+use shale_foreign::TarWriter;
+use shale_foreign::archive::Archive;
+use shale_foreign::tar::Times;
+use shale_read::{TIME_ATIME, TIME_BTIME, TIME_CTIME, Tree};
+
+use super::{ExportOptions, ExportReport, export_to_archive};
+use crate::create::Output;
+use crate::error::Error;
+use crate::output::{Existing, OutputFile, existing};
+use crate::progress::{Phase, Progress};
+use crate::threads::thread_count;
+
+/// A format that can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// tar: ustar, with extended headers of PAX where those are needed.
+    Tar,
+}
+
+impl ExportFormat {
+    /// Format and compression by the endings of a name, such as `.tar.zst`.
+    pub fn of_name(name: &[u8]) -> Option<(Self, Option<StreamFormat>)> {
+        let name = name.to_ascii_lowercase();
+        let compression = |suffix: &[u8]| {
+            let mut all = StreamFormat::ALL.into_iter();
+            all.find(|format| suffix == format.extension().as_bytes())
+        };
+        let (stem, last) = split(&name)?;
+        let archive = |suffix: &[u8]| match suffix {
+            b"tar" => Some(Self::Tar),
+            _ => None,
+        };
+        if let Some(format) = archive(last) {
+            return Some((format, None));
+        }
+        let short = match last {
+            b"tgz" => Some(StreamFormat::Gzip),
+            b"txz" => Some(StreamFormat::Xz),
+            b"tbz2" | b"tbz" => Some(StreamFormat::Bzip2),
+            b"tzst" => Some(StreamFormat::Zstd),
+            _ => None,
+        };
+        if short.is_some() {
+            return Some((Self::Tar, short));
+        }
+        let compression = compression(last)?;
+        Some((archive(split(stem)?.1)?, Some(compression)))
+    }
+}
+
+fn split(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    let point = name.iter().rposition(|&byte| byte == b'.')?;
+    Some((&name[..point], &name[point + 1..]))
+}
+
+/// Writes what is selected of `tree` to `output`.
+///
+/// # Errors
+/// A file of the output's name is then as it was before; a stream has got the beginning of an
+/// archive without its end.
+pub fn export(
+    tree: &Tree,
+    output: Output<'_>,
+    options: &ExportOptions,
+    progress: &dyn Progress,
+) -> Result<ExportReport, Error> {
+    match output {
+        Output::Stream(stream) => to_stream(tree, stream, options, progress),
+        Output::Path(path) => match existing(&path)? {
+            Existing::Stream => {
+                let file = File::options().write(true).open(&path);
+                let mut file = file.map_err(Error::io("write to", &path))?;
+                to_stream(tree, &mut file, options, progress)
+            }
+            Existing::File if !options.overwrite => Err(Error::Exists { path }),
+            Existing::File | Existing::Nothing => to_file(tree, &path, options, progress),
+        },
+    }
+}
+
+fn to_file(
+    tree: &Tree,
+    path: &Path,
+    options: &ExportOptions,
+    progress: &dyn Progress,
+) -> Result<ExportReport, Error> {
+    let output = OutputFile::create(path)?;
+    let mut file = output.file();
+    let report = to_stream(tree, &mut file, options, progress)?;
+    progress.phase(Phase::Sync);
+    output.sync()?;
+    options.cancel.check()?;
+    output.commit(options.overwrite)?;
+    Ok(report)
+}
+
+fn to_stream(
+    tree: &Tree,
+    stream: &mut (dyn Write + Send),
+    options: &ExportOptions,
+    progress: &dyn Progress,
+) -> Result<ExportReport, Error> {
+    let mut out = BufWriter::with_capacity(1 << 20, stream);
+    let report = match options.compression {
+        None => {
+            let archive = archive(&mut out, tree, options);
+            export_to_archive(tree, archive, options, progress)?
+        }
+        Some(format) => {
+            let threads = thread_count(options.threads) as u32;
+            let encoder = format.encoder(&mut out, options.compression_level, threads);
+            let mut encoder = Encoder(encoder.map_err(cannot_write)?);
+            let archive = archive(&mut encoder, tree, options);
+            let report = export_to_archive(tree, archive, options, progress)?;
+            encoder.0.finish().map_err(cannot_write)?;
+            report
+        }
+    };
+    out.flush().map_err(cannot_write)?;
+    Ok(report)
+}
+
+fn archive<'w, W: Write + 'w>(
+    out: W,
+    tree: &Tree,
+    options: &ExportOptions,
+) -> Box<dyn Archive + 'w> {
+    let kept = tree.snapshot().times_kept;
+    match options.format {
+        ExportFormat::Tar => {
+            let times = Times {
+                access: kept & TIME_ATIME != 0,
+                change: kept & TIME_CTIME != 0,
+                birth: kept & TIME_BTIME != 0,
+            };
+            Box::new(TarWriter::new(out, times))
+        }
+    }
+}
+
+struct Encoder<'w>(Box<dyn Finish + 'w>);
+
+impl Write for Encoder<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // What is held back goes out at the end; flushing now would only make the stream longer.
+        Ok(())
+    }
+}
+
+fn cannot_write(error: io::Error) -> Error {
+    super::cannot_write(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_told_by_names() {
+        let of = |name: &str| ExportFormat::of_name(name.as_bytes());
+        assert_eq!(of("a.tar"), Some((ExportFormat::Tar, None)));
+        assert_eq!(of("a.b/x.TAR.zst"), Some((ExportFormat::Tar, Some(StreamFormat::Zstd))));
+        assert_eq!(of("x.tgz"), Some((ExportFormat::Tar, Some(StreamFormat::Gzip))));
+        assert_eq!(of("x.gz"), None);
+        assert_eq!(of("x"), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! An image of ShaleFS as a source, to pack it anew: another level, other metadata, a part of it.
+//!
+//! Contents are read by several threads through the frame cache, in the order of the walk. What the
+//! image keeps comes whole; times that it does not keep are not there.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use shale_format::InodeKind;
+use shale_read::{
+    Attributes, Descend, FileSource, Image, Options, ReadError, SnapshotChoice, Tree,
+};
+use shale_write::source::{Content, ContentFile, LinkId, Metadata, OpenContent, Xattr};
+use shale_write::{Problem, Select, Source, SourceEntry, WriteError};
+
+use crate::error::Error;
+use crate::export::metadata;
+
+/// An image that is read.
+pub(super) struct ImageSource {
+    name: Vec<u8>,
+    tree: Tree,
+    descend: Descend,
+    select: Option<Arc<dyn Select>>,
+    /// Sets of attributes met so far, by number.
+    xattr_sets: HashMap<u64, Arc<[Xattr]>>,
+}
+
+/// Sets of attributes held; a labelled system has some hundred.
+const XATTR_SETS_MAX: usize = 10_000;
+
+impl ImageSource {
+    /// Opens the newest snapshot.
+    pub(super) fn open(
+        file: File,
+        path: &Path,
+        select: Option<Arc<dyn Select>>,
+    ) -> Result<Self, Error> {
+        use std::os::unix::ffi::OsStrExt;
+        let source = FileSource::new(file).map_err(Error::io("open", path))?;
+        let image = Image::open(Arc::new(source), Options::default())?;
+        let tree = image.tree(&SnapshotChoice::Newest)?;
+        let descend = tree.descend(tree.root_inode())?;
+        let name = path.as_os_str().as_bytes().to_vec();
+        Ok(Self { name, tree, descend, select, xattr_sets: HashMap::new() })
+    }
+
+    fn advance(&mut self) -> Result<Option<SourceEntry>, ReadError> {
+        loop {
+            let Some(visit) = self.descend.next()? else { return Ok(None) };
+            let (path, attributes) = (visit.path.to_vec(), visit.attributes);
+            if let Some(select) = &self.select
+                && !path.is_empty()
+                && !select.takes(&path, attributes.kind)
+            {
+                self.descend.skip();
+                continue;
+            }
+            let place = path.escape_ascii().to_string();
+            return self.entry(path, &attributes).map(Some).map_err(|error| error.at(place));
+        }
+    }
+
+    fn entry(&mut self, path: Vec<u8>, attributes: &Attributes) -> Result<SourceEntry, ReadError> {
+        let metadata = metadata(attributes);
+        let target = match attributes.kind {
+            InodeKind::Symlink => self.tree.link_target(attributes.inode)?,
+            _ => Vec::new(),
+        };
+        let is_linked = attributes.kind != InodeKind::Directory && attributes.link_count > 1;
+        let content = match attributes.content() {
+            Some(content) if attributes.size > 0 => Content::File(Box::new(ImageContent {
+                image: Arc::clone(self.tree.image()),
+                content,
+                metadata,
+            })),
+            _ => Content::None,
+        };
+        Ok(SourceEntry {
+            path,
+            metadata,
+            xattrs: self.xattrs(attributes)?,
+            link: is_linked.then_some(LinkId { device: 0, inode: attributes.inode }),
+            target,
+            content,
+        })
+    }
+
+    fn xattrs(&mut self, attributes: &Attributes) -> Result<Arc<[Xattr]>, ReadError> {
+        if attributes.xattr_set == 0 {
+            return Ok(Arc::default());
+        }
+        if let Some(set) = self.xattr_sets.get(&attributes.xattr_set) {
+            return Ok(Arc::clone(set));
+        }
+        let set = self.tree.xattrs(attributes.inode)?.into_iter();
+        let set: Arc<[Xattr]> = set.map(|x| Xattr { name: x.name, value: x.value }).collect();
+        if self.xattr_sets.len() >= XATTR_SETS_MAX {
+            self.xattr_sets.clear();
+        }
+        self.xattr_sets.insert(attributes.xattr_set, Arc::clone(&set));
+        Ok(set)
+    }
+}
+
+impl Source for ImageSource {
+    fn seed(&self) -> [u8; 32] {
+        let image = self.tree.image();
+        let id = image.superblock().image_id;
+        *shale_codec::hash(&[&b"shale"[..], &id, &image.len().to_le_bytes()].concat()).as_bytes()
+    }
+
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+        self.advance().map_err(|error| {
+            let error = io::Error::new(io::ErrorKind::InvalidData, error.to_string());
+            WriteError::Source { path: self.name.clone(), error }
+        })
+    }
+
+    fn take_problems(&mut self) -> Vec<Problem> {
+        Vec::new()
+    }
+}
+
+/// The content of a file; open whenever it is asked for.
+#[derive(Clone)]
+struct ImageContent {
+    image: Arc<Image>,
+    content: u64,
+    metadata: Metadata,
+}
+
+impl OpenContent for ImageContent {
+    fn open(&self) -> io::Result<Box<dyn ContentFile>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+fn failed(error: ReadError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
+impl ContentFile for ImageContent {
+    fn metadata(&mut self) -> io::Result<Metadata> {
+        Ok(self.metadata)
+    }
+
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+        self.image.read_content(self.content, offset, out).map_err(failed)
+    }
+
+    fn data_after(&mut self, offset: u64, len: u64) -> io::Result<Option<Range<u64>>> {
+        let mut data: Option<Range<u64>> = None;
+        for piece in self.image.pieces(self.content, offset..len).map_err(failed)? {
+            let piece = piece.map_err(failed)?;
+            let is_hole = piece.kind == shale_read::PieceKind::Hole;
+            match &mut data {
+                None if is_hole => {}
+                None => data = Some(piece.offset..piece.offset + piece.len),
+                Some(_) if is_hole => break,
+                Some(data) => data.end = piece.offset + piece.len,
+            }
+        }
+        Ok(data)
+    }
+}

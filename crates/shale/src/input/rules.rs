@@ -1,0 +1,344 @@
+//! Filter rules as rsync has them: `+ PATTERN` takes, `- PATTERN` leaves out, the first that matches
+//! decides, and what none matches is taken.
+//!
+//! A pattern with a slash at its beginning is held against the whole path; one with a slash inside,
+//! or with `**`, against the end of the path; any other against the last name alone. A slash at
+//! its end makes it one for directories. `*` stops at slashes, `**` does not, `?` is one byte but a
+//! slash, `[a-z]` a set, `\x` the byte x. `dir/***` is `dir/` and all in it. What is below a
+//! directory that is left out is never asked for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use thiserror::Error;
+
+/// Why a rule cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("filter rule `{rule}`: {what}")]
+pub struct RuleError {
+    /// The rule, made printable.
+    pub rule: String,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+/// Rules in order.
+#[derive(Debug, Default)]
+pub struct Rules {
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    text: Vec<u8>,
+    takes: bool,
+    directories_only: bool,
+    anchor: Anchor,
+    tokens: Vec<Token>,
+    has_matched: AtomicBool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anchor {
+    /// The whole path.
+    Start,
+    /// The end of the path, from a slash on.
+    End,
+    /// The last name.
+    Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Byte(u8),
+    /// `?`
+    Any,
+    /// `*`
+    Run,
+    /// `**`
+    RunOverSlashes,
+    Class {
+        negated: bool,
+        ranges: Vec<(u8, u8)>,
+    },
+}
+
+/// Bytes of one pattern; a longer one is a mistake.
+const PATTERN_LEN_MAX: usize = 4096;
+
+impl Rules {
+    /// Adds a rule of `--include`.
+    pub fn include(&mut self, pattern: &[u8]) -> Result<(), RuleError> {
+        self.push(pattern, pattern, true)
+    }
+
+    /// Adds a rule of `--exclude`.
+    pub fn exclude(&mut self, pattern: &[u8]) -> Result<(), RuleError> {
+        self.push(pattern, pattern, false)
+    }
+
+    /// Adds a line as `--filter` and filter files have it: `+ PATTERN`, `- PATTERN`, `include`,
+    /// `exclude`, `!` (forget the rules so far), or a comment after `#` or `;`.
+    pub fn add(&mut self, line: &[u8]) -> Result<(), RuleError> {
+        let text = line.trim_ascii_start();
+        let fail = |what| RuleError { rule: line.escape_ascii().to_string(), what };
+        if text.is_empty() || text[0] == b'#' || text[0] == b';' {
+            return Ok(());
+        }
+        if text.trim_ascii_end() == b"!" || text.trim_ascii_end() == b"clear" {
+            self.rules.clear();
+            return Ok(());
+        }
+        let (word, pattern) = match text.iter().position(|&byte| byte == b' ' || byte == b'_') {
+            Some(at) => (&text[..at], &text[at + 1..]),
+            None => return Err(fail("write `+ PATTERN` or `- PATTERN`")),
+        };
+        match word {
+            b"+" | b"include" => self.push(line, pattern, true),
+            b"-" | b"exclude" => self.push(line, pattern, false),
+            _ => Err(fail("rules begin with `+ ` or `- `; others of rsync are not known")),
+        }
+    }
+
+    /// Adds the lines of a file.
+    pub fn add_lines(&mut self, bytes: &[u8]) -> Result<(), RuleError> {
+        bytes
+            .split(|&byte| byte == b'\n')
+            .try_for_each(|line| self.add(line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+
+    /// True if there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether an entry is taken, and by which rule. Costs the rules times the length of the path
+    /// and of the patterns, at worst.
+    pub fn decide(&self, path: &[u8], is_directory: bool) -> (bool, Option<&[u8]>) {
+        let found = self.rules.iter().find(|rule| rule.matches(path, is_directory));
+        match found {
+            None => (true, None),
+            Some(rule) => {
+                rule.has_matched.store(true, Ordering::Relaxed);
+                (rule.takes, Some(&rule.text))
+            }
+        }
+    }
+
+    /// Rules that have decided nothing so far.
+    pub fn unmatched(&self) -> impl Iterator<Item = &[u8]> {
+        let idle = self.rules.iter().filter(|rule| !rule.has_matched.load(Ordering::Relaxed));
+        idle.map(|rule| rule.text.as_slice())
+    }
+
+    fn push(&mut self, text: &[u8], pattern: &[u8], takes: bool) -> Result<(), RuleError> {
+        let fail = |what| RuleError { rule: text.escape_ascii().to_string(), what };
+        if pattern.len() > PATTERN_LEN_MAX {
+            return Err(fail("its pattern is longer than 4096 bytes"));
+        }
+        let is_whole = pattern.ends_with(b"/***");
+        let pattern = if is_whole { &pattern[..pattern.len() - 4] } else { pattern };
+        let directories_only = pattern.ends_with(b"/") || is_whole;
+        let pattern = pattern.strip_suffix(b"/").unwrap_or(pattern);
+        let (anchor, pattern) = match pattern.strip_prefix(b"/") {
+            Some(pattern) => (Anchor::Start, pattern),
+            None if pattern.contains(&b'/') || pattern.windows(2).any(|pair| pair == b"**") => {
+                (Anchor::End, pattern)
+            }
+            None => (Anchor::Name, pattern),
+        };
+        if pattern.is_empty() {
+            return Err(fail("it has no pattern"));
+        }
+        let tokens = parse(pattern).map_err(fail)?;
+        let rule = |tokens, anchor, directories_only| Rule {
+            text: text.to_vec(),
+            takes,
+            directories_only,
+            anchor,
+            tokens,
+            has_matched: AtomicBool::new(false),
+        };
+        if is_whole {
+            let below = [&tokens[..], &[Token::Byte(b'/'), Token::RunOverSlashes]].concat();
+            let anchor = if anchor == Anchor::Name { Anchor::End } else { anchor };
+            self.rules.push(rule(below, anchor, false));
+        }
+        self.rules.push(rule(tokens, anchor, directories_only));
+        Ok(())
+    }
+}
+
+impl Rule {
+    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+        if self.directories_only && !is_directory {
+            return false;
+        }
+        let last = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+        match self.anchor {
+            Anchor::Start => matches(&self.tokens, path, false),
+            Anchor::Name => matches(&self.tokens, &path[last..], false),
+            Anchor::End => matches(&self.tokens, path, true),
+        }
+    }
+}
+
+fn parse(pattern: &[u8]) -> Result<Vec<Token>, &'static str> {
+    let mut tokens = Vec::new();
+    let mut rest = pattern;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        tokens.push(match byte {
+            b'\\' => {
+                let (&escaped, after) = rest.split_first().ok_or("it ends with a backslash")?;
+                rest = after;
+                Token::Byte(escaped)
+            }
+            b'?' => Token::Any,
+            b'*' if rest.first() == Some(&b'*') => {
+                let stars = rest.iter().take_while(|&&byte| byte == b'*').count();
+                rest = &rest[stars..];
+                Token::RunOverSlashes
+            }
+            b'*' => Token::Run,
+            b'[' => {
+                let (class, after) = class(rest)?;
+                rest = after;
+                class
+            }
+            byte => Token::Byte(byte),
+        });
+    }
+    Ok(tokens)
+}
+
+fn class(mut rest: &[u8]) -> Result<(Token, &[u8]), &'static str> {
+    const OPEN: &str = "its `[` is not closed";
+    let negated = matches!(rest.first(), Some(b'!' | b'^'));
+    if negated {
+        rest = &rest[1..];
+    }
+    let mut ranges = Vec::new();
+    loop {
+        let (&byte, after) = rest.split_first().ok_or(OPEN)?;
+        rest = after;
+        let low = match byte {
+            b']' if !ranges.is_empty() => return Ok((Token::Class { negated, ranges }, rest)),
+            b'\\' => {
+                let (&escaped, after) = rest.split_first().ok_or(OPEN)?;
+                rest = after;
+                escaped
+            }
+            byte => byte,
+        };
+        let mut high = low;
+        if let [b'-', end, after @ ..] = rest
+            && *end != b']'
+        {
+            high = *end;
+            rest = after;
+        }
+        ranges.push((low, high));
+    }
+}
+
+/// Whether the tokens match the path, or, with `anywhere`, its end from a slash on. Follows all
+/// ways at once, so no pattern takes longer than its length times that of the path.
+fn matches(tokens: &[Token], path: &[u8], anywhere: bool) -> bool {
+    let mut ways = vec![false; tokens.len() + 1];
+    let open = |ways: &mut Vec<bool>| {
+        for at in 0..tokens.len() {
+            if ways[at] && matches!(tokens[at], Token::Run | Token::RunOverSlashes) {
+                ways[at + 1] = true;
+            }
+        }
+    };
+    ways[0] = true;
+    open(&mut ways);
+    for (index, &byte) in path.iter().enumerate() {
+        let mut next = vec![false; tokens.len() + 1];
+        for (at, token) in tokens.iter().enumerate().filter(|(at, _)| ways[*at]) {
+            match token {
+                Token::Byte(wanted) if *wanted == byte => next[at + 1] = true,
+                Token::Any if byte != b'/' => next[at + 1] = true,
+                Token::Run if byte != b'/' => next[at] = true,
+                Token::RunOverSlashes => next[at] = true,
+                Token::Class { negated, ranges } if byte != b'/' => {
+                    let is_in = ranges.iter().any(|&(low, high)| (low..=high).contains(&byte));
+                    next[at + 1] |= is_in != *negated;
+                }
+                _ => {}
+            }
+        }
+        if anywhere && byte == b'/' && index + 1 < path.len() {
+            next[0] = true;
+        }
+        ways = next;
+        open(&mut ways);
+    }
+    ways[tokens.len()]
+}
+
+/// Whether a name as a whole is like a pattern: for names of extended attributes.
+#[derive(Debug, Clone)]
+pub struct NamePattern(Vec<Token>);
+
+impl NamePattern {
+    /// Compiles a pattern.
+    pub fn new(pattern: &[u8]) -> Result<Self, RuleError> {
+        let fail = |what| RuleError { rule: pattern.escape_ascii().to_string(), what };
+        parse(pattern).map(Self).map_err(fail)
+    }
+
+    /// Whether it matches.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        matches(&self.0, name, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(lines: &str) -> Rules {
+        let mut rules = Rules::default();
+        rules.add_lines(lines.as_bytes()).unwrap();
+        rules
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let rules = rules("# comment\n+ /keep/*.o\n- *.o\n- /tmp/\n- **/cache/**\n");
+        let takes = |path: &str, dir| rules.decide(path.as_bytes(), dir).0;
+        assert!(takes("keep/a.o", false));
+        assert!(!takes("a.o", false));
+        assert!(!takes("x/keep/a.o", false));
+        assert!(!takes("tmp", true));
+        assert!(takes("tmp", false), "a file of that name");
+        assert!(takes("x/tmp", true), "anchored");
+        assert!(!takes("x/cache/y/z", false));
+        assert!(takes("x/cached", false));
+    }
+
+    #[test]
+    fn patterns_are_as_in_rsync() {
+        let left_out = |rule: &str, path: &str, dir: bool| {
+            !rules(&format!("- {rule}")).decide(path.as_bytes(), dir).0
+        };
+        assert!(left_out("foo", "a/b/foo", false));
+        assert!(left_out("foo/bar", "a/foo/bar", false));
+        assert!(!left_out("foo/bar", "a/xfoo/bar", false));
+        assert!(left_out("/a/*/c", "a/b/c", false));
+        assert!(!left_out("/a/*/c", "a/b/b/c", false));
+        assert!(left_out("/a/**/c", "a/b/b/c", false));
+        assert!(left_out("d/***", "x/d", true) && left_out("d/***", "x/d/e/f", false));
+        assert!(left_out("[a-c]?\\*", "bx*", false) && !left_out("[!a-c]?", "bx", false));
+        assert!(left_out("*", "any", false));
+    }
+
+    #[test]
+    fn wrong_rules_are_named() {
+        for bad in ["foo", "- ", "- /", "- a\\", "- [a", "P x"] {
+            assert!(Rules::default().add(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+}
