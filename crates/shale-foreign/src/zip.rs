@@ -2,8 +2,8 @@
 //!
 //! The directory at the end of the file says what there is; it is compared with the header in front
 //! of each entry, and the sum of what is read with the one given. Entries that are encrypted or in
-//! other methods are problems. Times have whole seconds, or two seconds of an unknown zone, taken as
-//! UTC, where that is all there is.
+//! other methods are problems. Times have whole seconds, or two seconds of an unknown zone, taken
+//! as UTC, where that is all there is.
 
 use std::io::{self, BufReader, Read};
 use std::path::Path;

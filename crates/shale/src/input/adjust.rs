@@ -1,7 +1,7 @@
 //! Metadata other than the source has: owners, permissions, times, attributes.
 //!
-//! Applied to directory trees while they are listed, so that only what is stored makes an image what
-//! it is, and to the entries of archives on their way.
+//! Applied to directory trees while they are listed, so that only what is stored makes an image
+//! what it is, and to the entries of archives on their way.
 
 use std::io;
 use std::ops::Range;

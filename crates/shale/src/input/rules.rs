@@ -1,5 +1,5 @@
-//! Filter rules as rsync has them: `+ PATTERN` takes, `- PATTERN` leaves out, the first that matches
-//! decides, and what none matches is taken.
+//! Filter rules as rsync has them: `+ PATTERN` takes, `- PATTERN` leaves out, the first that
+//! matches decides, and what none matches is taken.
 //!
 //! A pattern with a slash at its beginning is held against the whole path; one with a slash inside,
 //! or with `**`, against the end of the path; any other against the last name alone. A slash at
