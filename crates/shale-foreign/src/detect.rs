@@ -2,7 +2,7 @@
 
 use shale_codec::stream::StreamFormat;
 
-use crate::{squashfs, tar, zip};
+use crate::{dwarfs, squashfs, tar, zip};
 
 /// Bytes of a file that are enough for [`detect`].
 pub const DETECT_LEN: usize = 1024;
@@ -18,6 +18,8 @@ pub enum Format {
     Squashfs,
     /// zip.
     Zip,
+    /// DwarFS, at its start.
+    Dwarfs,
 }
 
 /// The format of a file that begins with `head`, [`DETECT_LEN`] bytes of it or all.
@@ -27,6 +29,9 @@ pub fn detect(head: &[u8]) -> Option<Format> {
     }
     if head.starts_with(squashfs::MAGIC) {
         return Some(Format::Squashfs);
+    }
+    if dwarfs::find(head) == Some(0) {
+        return Some(Format::Dwarfs);
     }
     if zip::MAGICS.iter().any(|magic| head.starts_with(*magic)) {
         return Some(Format::Zip);

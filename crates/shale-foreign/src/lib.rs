@@ -22,9 +22,11 @@ pub mod detect; // which format it is
 pub mod tar; // tar in all its dialects
 pub mod squashfs; // SquashFS
 pub mod zip; // zip
+pub mod dwarfs; // DwarFS
 
 pub use archive::{Archive, ArchiveEntry};
 pub use detect::{Format, detect};
+pub use dwarfs::DwarfsSource;
 pub use error::ForeignError;
 pub use squashfs::SquashfsSource;
 pub use tar::{TarOptions, TarSource, TarWriter};

@@ -6,6 +6,7 @@ use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
 use shale_tests::nasty::{Options, tiny_tree, tree};
 use shale_tests::{image, places};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
@@ -202,4 +203,123 @@ fn damaged_images_are_errors_and_leave_nothing() {
         refused += u32::from(!pack(&bytes));
     }
     assert!(refused > 10, "{refused} refused");
+}
+
+/// Images of one tree, and what it is.
+fn dwarfs_images() -> Vec<std::path::PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // More of the same may lie beside the project.
+    let folders = ["testdata/dwarfs", "../shared/testdata/dwarfs/made"];
+    let files = folders.iter().filter_map(|folder| std::fs::read_dir(root.join(folder)).ok());
+    let files = files.flatten().map(|file| file.unwrap().path());
+    files.filter(|path| path.extension() == Some(OsStr::new("dwarfs"))).collect()
+}
+
+#[test]
+fn dwarfs_of_every_codec_is_the_tree_that_was_packed() {
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/dwarfs");
+    let listed = std::fs::read_to_string(testdata.join("manifest.txt")).unwrap();
+    let sums = std::fs::read_to_string(testdata.join("sha256.txt")).unwrap();
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    let images = dwarfs_images();
+    assert!(images.len() >= 6);
+    for dwarfs in images {
+        let name = dwarfs.file_name().unwrap().to_str().unwrap().to_owned();
+        create(&dwarfs, &path("x.shale"), &["-f", "--keep-times=atime,ctime"]);
+        let found = of_image(&path("x.shale"));
+        let mut count = 0;
+        for line in listed.lines() {
+            let (line, target) =
+                line.split_once(" -> ").map_or((line, None), |(l, t)| (l, Some(t)));
+            let (fields, file) = line.split_once("./").unwrap_or((line.trim_end_matches('.'), ""));
+            let fields: Vec<&str> = fields.split_whitespace().collect();
+            let record = found.records.get(file.as_bytes());
+            let record = record.unwrap_or_else(|| panic!("{name}: {file} is missing"));
+            count += 1;
+            let kind = if record.kind == '-' { "f".to_owned() } else { record.kind.to_string() };
+            assert_eq!(kind, fields[0], "{name}: {file}");
+            // Links have no mode in the list.
+            let rest = if record.kind == 'l' { &fields[1..] } else { &fields[2..] };
+            if record.kind != 'l' {
+                assert_eq!(format!("{:o}", record.mode), fields[1], "{name}: {file}");
+            }
+            assert_eq!(format!("{} {}", record.owner.0, record.owner.1), rest[..2].join(" "));
+            let (sec, nsec) = rest[2].split_once('.').unwrap();
+            assert_eq!(record.mtime.0.to_string(), sec, "{name}: {file}");
+            if name.contains("ns") {
+                assert_eq!(format!("{:09}", record.mtime.1), nsec[..9], "{name}: {file}");
+            }
+            if record.kind == '-' {
+                assert_eq!(format!("{} {}", record.link_count, record.len), rest[3..].join(" "));
+            }
+            if let Some(target) = target {
+                assert_eq!(record.content, target.as_bytes(), "{name}: {file}");
+            }
+        }
+        assert_eq!(count, found.records.len(), "{name}");
+        if !has_program("sha256sum") {
+            println!("skipped: sha256sum is missing");
+            continue;
+        }
+        let target = path("out");
+        shale_tests::command::extract(&path("x.shale"), &target);
+        let mut check = Command::new("sha256sum");
+        check.args(["--check", "--quiet", "-"]).current_dir(&target);
+        check.stdin(std::process::Stdio::piped());
+        let mut child = check.spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), sums.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success(), "{name}: contents differ");
+        std::fs::remove_dir_all(&target).unwrap();
+    }
+}
+
+#[test]
+fn dwarfs_of_other_versions_is_read() {
+    let upstream = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/testdata/dwarfs");
+    let Ok(files) = std::fs::read_dir(upstream.join("upstream")) else {
+        println!("skipped: images of other versions are not beside the project");
+        return;
+    };
+    let folder = places::disk();
+    let mut trees = Vec::new();
+    for file in files {
+        let dwarfs = file.unwrap().path();
+        let image = folder.path().join("x.shale");
+        create(&dwarfs, &image, &["-f"]);
+        run(["check".as_ref(), image.as_os_str()]);
+        if dwarfs.file_name().unwrap().to_str().unwrap().starts_with("compat-") {
+            // One tree; what is told of it differs by version, but not names and contents.
+            let records = of_image(&image).records.into_iter();
+            let contents = records.map(|(path, record)| (path, record.kind, record.content));
+            trees.push(contents.collect::<Vec<_>>());
+        }
+    }
+    assert!(trees.windows(2).all(|pair| pair[0] == pair[1]), "versions differ");
+}
+
+#[test]
+fn damaged_dwarfs_is_an_error_and_leaves_nothing() {
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/dwarfs");
+    let good = std::fs::read(testdata.join("categories.dwarfs")).unwrap();
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    let refuse = |bytes: &[u8], what: &str| {
+        std::fs::write(path("bad.dwarfs"), bytes).unwrap();
+        let mut command = shale(["create", "--skip-unreadable"]);
+        let output = command.arg(path("bad.dwarfs")).arg("-o").arg(path("x.shale")).output();
+        let output = output.unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(matches!(output.status.code(), Some(1 | 3)), "{what}: {text}");
+        assert!(!text.contains("panicked"), "{what}: {text}");
+        let _ = std::fs::remove_file(path("x.shale"));
+    };
+    for cut in [good.len() - 1, good.len() / 2, 70] {
+        refuse(&good[..cut], &format!("cut to {cut}"));
+    }
+    for at in (60..good.len() - 100).step_by(good.len() / 25) {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x55;
+        refuse(&bytes, &format!("byte {at}"));
+    }
 }

@@ -26,7 +26,7 @@ pub enum Error {
     /// The source is neither a directory nor an archive.
     #[error(
         "{} is neither a directory nor an archive of a known format: tar, plain or compressed by \
-         gzip, xz, lzma, zstd, bzip2 or lz4; SquashFS; zip", path.display()
+         gzip, xz, lzma, zstd, bzip2 or lz4; SquashFS; DwarFS; zip", path.display()
     )]
     NotInput {
         /// The source.

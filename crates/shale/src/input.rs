@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shale_foreign::detect::DETECT_LEN;
-use shale_foreign::{Format, ImageFile, SquashfsSource, TarOptions, TarSource, ZipSource, detect};
+use shale_foreign::{
+    DwarfsSource, Format, ImageFile, SquashfsSource, TarOptions, TarSource, ZipSource, detect,
+};
 use shale_write::source::LinkId;
 use shale_write::{DirectorySource, ManifestSource, ScanOptions, Select, Source};
 
@@ -171,18 +173,47 @@ fn foreign_image(
         let file = file.try_clone().map_err(Error::io("open", path))?;
         return Ok(Some(Box::new(image::ImageSource::open(file, path, select)?)));
     }
-    if !matches!(format, Some(Format::Squashfs | Format::Zip)) {
-        return Ok(None);
-    }
+    // Only a DwarFS image is looked for behind something that is of no known format.
+    let start = match format {
+        Some(Format::Squashfs | Format::Zip | Format::Dwarfs) => 0,
+        Some(_) => return Ok(None),
+        None => match behind_header(file).map_err(Error::io("read", path))? {
+            Some(start) => start,
+            None => return Ok(None),
+        },
+    };
     let file = file.try_clone().map_err(Error::io("open", path))?;
     let len = file.metadata().map_err(Error::io("look at", path))?.len();
     let seed = samples(&file, len).map_err(Error::io("read", path))?;
-    let file = ImageFile::new(file, 0).map_err(Error::io("look at", path))?;
+    let file = ImageFile::new(file, start).map_err(Error::io("look at", path))?;
     Ok(match format {
         Some(Format::Squashfs) => Some(Box::new(SquashfsSource::new(path, file, &seed, select)?)),
         Some(Format::Zip) => Some(Box::new(ZipSource::new(path, file, &seed, select)?)),
-        _ => None,
+        _ => Some(Box::new(DwarfsSource::new(path, file, &seed, select.as_deref())?)),
     })
+}
+
+/// Where a DwarFS image begins behind a header, such as a program that mounts it.
+fn behind_header(file: &File) -> io::Result<Option<u64>> {
+    const HEADER_LEN_MAX: u64 = 64 << 20;
+    const STEP: u64 = 1 << 20;
+    let mut buffer = vec![0; STEP as usize + 64];
+    for step in 0..HEADER_LEN_MAX / STEP {
+        let mut len = 0;
+        while len < buffer.len() {
+            match file.read_at(&mut buffer[len..], step * STEP + len as u64)? {
+                0 => break,
+                read => len += read,
+            }
+        }
+        if let Some(at) = shale_foreign::dwarfs::find(&buffer[..len]) {
+            return Ok(Some(step * STEP + at));
+        }
+        if len < buffer.len() {
+            break;
+        }
+    }
+    Ok(None)
 }
 
 /// Whether a file begins like an image of ShaleFS.
