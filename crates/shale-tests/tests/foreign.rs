@@ -289,8 +289,9 @@ fn dwarfs_of_other_versions_is_read() {
         create(&dwarfs, &image, &["-f"]);
         run(["check".as_ref(), image.as_os_str()]);
         if dwarfs.file_name().unwrap().to_str().unwrap().starts_with("compat-") {
-            // One tree; what is told of it differs by version, but not names and contents.
+            // One tree; the first version has no devices and pipes of it.
             let records = of_image(&image).records.into_iter();
+            let records = records.filter(|(_, record)| matches!(record.kind, '-' | 'd' | 'l'));
             let contents = records.map(|(path, record)| (path, record.kind, record.content));
             trees.push(contents.collect::<Vec<_>>());
         }
