@@ -360,7 +360,7 @@ fn bad_archives_end_in_a_message_and_no_image() {
     }
     refuse(&good[..end.next_multiple_of(512)], "no end", "head -c 1024 /dev/zero");
     let mut flipped = good.clone();
-    flipped[3] ^= 1;
+    flipped[1024 + 3] ^= 1;
     refuse(&flipped, "flipped", "its sum is wrong");
     refuse(b"no archive at all, but some text", "text", "neither a directory nor an archive");
     refuse(b"", "empty", "neither a directory nor an archive");
