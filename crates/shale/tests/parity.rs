@@ -68,7 +68,8 @@ impl Place {
         }
         let options = CreateOptions { parity_ppm, ..CreateOptions::default() };
         let path = self.path(name);
-        create(&source, Output::Path(path.clone()), &options, &NoProgress).unwrap();
+        create(&[source.as_path().into()], Output::Path(path.clone()), &options, &NoProgress)
+            .unwrap();
         fs::read(path).unwrap()
     }
 }
@@ -195,7 +196,13 @@ fn add_parity_report(place: &Place, path: &Path) -> usize {
     // A copy without parity gets the same parity: adding later is the same as at once.
     let plain = place.path("plain");
     let source = place.path("source");
-    create(&source, Output::Path(plain.clone()), &CreateOptions::default(), &NoProgress).unwrap();
+    create(
+        &[source.as_path().into()],
+        Output::Path(plain.clone()),
+        &CreateOptions::default(),
+        &NoProgress,
+    )
+    .unwrap();
     let before = fs::read(&plain).unwrap();
     let report = add_parity(&plain, &ParityOptions::default(), &NoProgress).unwrap();
     let after = fs::read(&plain).unwrap();

@@ -16,7 +16,13 @@ fn image(folder: &Path, name: &str, text: &str) -> PathBuf {
     fs::create_dir(&source).unwrap();
     fs::write(source.join("file"), text.repeat(50_000)).unwrap();
     let path = folder.join(name);
-    create(&source, Output::Path(path.clone()), &CreateOptions::default(), &NoProgress).unwrap();
+    create(
+        &[source.as_path().into()],
+        Output::Path(path.clone()),
+        &CreateOptions::default(),
+        &NoProgress,
+    )
+    .unwrap();
     path
 }
 

@@ -1,0 +1,89 @@
+//! Arguments of the commands that sign images, verify signatures, add parity and repair.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{Offset, offset};
+use crate::size;
+
+/// `shale sign`.
+#[derive(Debug, Args)]
+pub struct Sign {
+    /// The image.
+    pub image: PathBuf,
+    /// The file of the secret key.
+    #[arg(short, long)]
+    pub key: PathBuf,
+    /// Where to write the signature; IMAGE.sig without.
+    #[arg(short, long, conflicts_with = "embed")]
+    pub output: Option<PathBuf>,
+    /// Append the signature to the image itself; what is there and the identity do not change.
+    #[arg(long)]
+    pub embed: bool,
+    /// Replace an existing signature file.
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+/// `shale verify`.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// The image.
+    pub image: PathBuf,
+    /// Files of public keys that you trust; one that signed is enough.
+    #[arg(short, long, required = true)]
+    pub key: Vec<PathBuf>,
+    /// The file of the signature; IMAGE.sig if that is there, else what is in the image.
+    #[arg(short, long)]
+    pub signature: Option<PathBuf>,
+    /// Compare the signature with the identity only, and leave it to `--expect` to verify what is
+    /// read.
+    #[arg(long)]
+    pub skip_content: bool,
+}
+
+/// `shale repair`.
+#[derive(Debug, Args)]
+pub struct Repair {
+    /// The damaged image; it is only read.
+    pub image: PathBuf,
+    /// The file to write.
+    #[arg(short, long)]
+    pub output: PathBuf,
+    /// Keep what is left where not everything can be restored; what is lost is reported, and the
+    /// exit code is 3.
+    #[arg(long)]
+    pub salvage: bool,
+    /// Replace an existing output.
+    #[arg(short, long)]
+    pub force: bool,
+    /// Where the image begins in its file: bytes, or `auto`.
+    #[arg(long, default_value = "auto", value_parser = offset)]
+    pub offset: Offset,
+    /// Threads; 0 is as many as there are processors.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+}
+
+/// `shale parity`.
+#[derive(Debug, Subcommand)]
+pub enum Parity {
+    /// Add parity behind an image, in its file; what is there is not changed.
+    Add {
+        /// The image.
+        image: PathBuf,
+        /// How much, as a part of the image: 5%, 0.5%.
+        #[arg(long, default_value = "5%", value_parser = size::parse_share)]
+        share: u32,
+        /// Where the image begins in its file: bytes, or `auto`.
+        #[arg(long, default_value = "auto", value_parser = offset)]
+        offset: Offset,
+        /// Cut off what an interrupted writer left behind the image.
+        #[arg(short, long)]
+        force: bool,
+        /// Threads; 0 is as many as there are processors.
+        #[arg(long, default_value_t = 0)]
+        threads: usize,
+    },
+}
