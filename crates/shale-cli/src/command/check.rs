@@ -90,8 +90,8 @@ fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
     } else {
         say.warn(format!(
             "{name}: {} problems, {} damaged frames, {} damaged files. If it has \
-             parity, `shale repair {name} -o NEW` restores it; else take another copy, or save what \
-             is whole with `shale repair --salvage` or `shale extract --continue`",
+             parity, `shale repair {name} -o NEW` restores it; else take another copy, or save \
+             what is whole with `shale repair --salvage` or `shale extract --continue`",
             report.problem_count, report.damaged_frame_count, report.damaged_path_count
         ));
     }
