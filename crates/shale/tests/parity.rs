@@ -256,7 +256,9 @@ fn parity_is_not_made_of_damage() {
         damaged[at] ^= 4;
         fs::write(&path, &damaged).unwrap();
         let error = add_parity(&path, &ParityOptions::default(), &NoProgress).unwrap_err();
-        assert!(error.to_string().contains("damage"), "{error}");
+        // What is told depends on which structure the byte belongs to.
+        let text = error.to_string();
+        assert!(text.contains("damage") || text.contains("section header"), "{text}");
         assert!(fs::read(&path).unwrap() == damaged, "the file is as it was");
     }
 }
