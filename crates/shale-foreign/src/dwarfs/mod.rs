@@ -1,8 +1,8 @@
 //! DwarFS 2.0 to 2.5, in: sections with and without index, behind any header; all its codecs;
 //! packed metadata; holes.
 //!
-//! Written from the public description of the format; where that is silent (metadata fields, Rice and
-//! FLAC parameters) the behaviour of its public sources was looked up. No code was taken.
+//! Written from the public description of the format; where that is silent (metadata fields, Rice
+//! and FLAC parameters) the behaviour of its public sources was looked up. No code was taken.
 
 mod codec; // blocks, compressed in its seven ways
 mod frozen; // metadata: fields of as many bits as they need
