@@ -15,7 +15,7 @@ command -v cargo >/dev/null 2>&1 || {
 }
 scripts/need.sh cc=build-essential cmake fusermount3=fuse3 rsync getfattr=attr getfacl=acl \
   setcap=libcap2-bin mmdebstrap diff=diffutils bsdtar=libarchive-tools python3 \
-  mksquashfs=squashfs-tools zip unzip || exit 1
+  mksquashfs=squashfs-tools zip unzip cpio || exit 1
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

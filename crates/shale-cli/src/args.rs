@@ -477,15 +477,20 @@ pub struct Export {
     pub output: PathBuf,
     /// What to export: paths, with `*` and `?` inside a name, `**` across directories; all without.
     pub patterns: Vec<OsString>,
-    /// The format; without, the output's name tells: out.tar, out.tar.zst.
+    /// The format; without, the output's name tells: out.tar, out.tar.zst, out.cpio, out.zip,
+    /// out.squashfs.
     #[arg(long, value_enum)]
     pub format: Option<FormatChoice>,
-    /// How the archive is compressed; without, the output's name tells.
+    /// How the archive is compressed; without, the output's name tells. SquashFS: zstd, gzip, xz,
+    /// lz4 or none; zip: gzip (its deflate) or none.
     #[arg(long, value_enum)]
     pub compress: Option<CompressChoice>,
     /// The level of the compression; its usual one without.
     #[arg(long)]
     pub level: Option<u32>,
+    /// Plain bytes of a block of SquashFS, 4K to 1M.
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    pub block_size: Option<u64>,
     /// Threads; 0 is as many as there are processors.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
@@ -503,6 +508,13 @@ pub enum FormatChoice {
     /// tar: ustar, with extended headers of PAX where needed.
     #[value(alias = "pax")]
     Tar,
+    /// cpio, in the new ASCII format (newc).
+    #[value(alias = "newc")]
+    Cpio,
+    /// zip.
+    Zip,
+    /// SquashFS 4.0, which Linux mounts.
+    Squashfs,
 }
 
 /// How an archive is compressed.

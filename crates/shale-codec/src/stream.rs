@@ -223,29 +223,21 @@ pub fn deflate_reader<R: BufRead + Send + 'static>(stream: R) -> Box<dyn Read + 
     Box::new(flate2::bufread::DeflateDecoder::new(stream))
 }
 
-/// Compresses to raw deflate as it is written.
-pub fn deflate_writer<'w, W: Write + Send + 'w>(out: W, level: u32) -> Box<dyn Finish + 'w> {
-    Box::new(Deflate(flate2::write::DeflateEncoder::new(
-        out,
-        flate2::Compression::new(level.min(9)),
-    )))
-}
-
-struct Deflate<W: Write>(flate2::write::DeflateEncoder<W>);
-
-impl<W: Write> Write for Deflate<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl<W: Write + Send> Finish for Deflate<W> {
-    fn finish(self: Box<Self>) -> io::Result<()> {
-        self.0.finish()?.flush()
+/// Compresses a part of a raw deflate stream, which are put behind each other: one that is not the
+/// last ends at a whole byte.
+pub fn deflate_part(bytes: &[u8], level: u32, is_last: bool) -> io::Result<Vec<u8>> {
+    let mut deflate = flate2::Compress::new(flate2::Compression::new(level.min(9)), false);
+    let flush = if is_last { flate2::FlushCompress::Finish } else { flate2::FlushCompress::Sync };
+    let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
+    loop {
+        let taken = usize::try_from(deflate.total_in()).unwrap_or(usize::MAX);
+        let rest = bytes.get(taken..).unwrap_or_default();
+        let status = deflate.compress_vec(rest, &mut out, flush).map_err(invalid)?;
+        // It is over when there is room left: what waits would have filled it.
+        if status == flate2::Status::StreamEnd || (!is_last && out.len() < out.capacity()) {
+            return Ok(out);
+        }
+        out.reserve(out.capacity().max(64));
     }
 }
 
@@ -375,6 +367,25 @@ mod tests {
                 assert!(two == [text.clone(), text.clone()].concat(), "{format:?}");
             }
         }
+    }
+
+    #[test]
+    fn parts_are_one_stream_of_deflate() {
+        let text = text();
+        let noise = (0..300_000u64).map(|n| n.wrapping_mul(n).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let noise: Vec<u8> = noise.map(|n| (n >> 40) as u8).collect();
+        for (plain, level) in [(&text, 0), (&text, 1), (&text, 6), (&noise, 6), (&noise, 9)] {
+            for part_len in [70_000, 250_000, 1 << 20] {
+                let count = plain.len().div_ceil(part_len);
+                let parts = plain.chunks(part_len).enumerate();
+                let parts = parts.map(|(n, part)| deflate_part(part, level, n + 1 == count));
+                let stream: Vec<u8> = parts.flat_map(Result::unwrap).collect();
+                let mut found = Vec::new();
+                deflate_reader(io::Cursor::new(stream)).read_to_end(&mut found).unwrap();
+                assert!(found == *plain, "level {level}, parts of {part_len}: {}", found.len());
+            }
+        }
+        assert!(deflate_part(&[], 6, true).unwrap().len() < 8);
     }
 
     #[test]

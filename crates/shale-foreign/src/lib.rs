@@ -16,19 +16,22 @@ mod identity; // who is a further name of whom
 mod ahead; // a thread that reads ahead
 mod tree; // what importers of whole images share
 pub mod archive; // what every exporter implements
+mod ordered; // threads whose results come in order
 
 // Formats.
 pub mod detect; // which format it is
 pub mod tar; // tar in all its dialects
+pub mod cpio; // cpio, out
 pub mod squashfs; // SquashFS
 pub mod zip; // zip
 pub mod dwarfs; // DwarFS
 
 pub use archive::{Archive, ArchiveEntry};
+pub use cpio::CpioWriter;
 pub use detect::{Format, detect};
 pub use dwarfs::DwarfsSource;
 pub use error::ForeignError;
-pub use squashfs::SquashfsSource;
+pub use squashfs::{SquashfsOptions, SquashfsSource, SquashfsWriter};
 pub use tar::{TarOptions, TarSource, TarWriter};
 pub use tree::ImageFile;
-pub use zip::ZipSource;
+pub use zip::{ZipSource, ZipWriter};

@@ -67,6 +67,13 @@ pub fn create(tree: &Path, image: &Path, more: &[&str]) {
     expect_code(&mut command, 0);
 }
 
+/// Writes `image` as the archive `archive`, with more arguments, and expects this exit code.
+#[track_caller]
+pub fn export(image: &Path, archive: &Path, more: &[&str], code: i32) -> Output {
+    let mut command = shale([OsStr::new("export"), image.as_os_str()]);
+    expect_code(command.arg("-o").arg(archive).args(more), code)
+}
+
 /// Unpacks `image` into the new folder `folder`.
 #[track_caller]
 pub fn extract(image: &Path, folder: &Path) {

@@ -17,6 +17,13 @@ pub fn manifest(bytes: &[u8]) -> Result<Manifest, ReadError> {
     manifest_of(&open(bytes)?.tree(&SnapshotChoice::Newest)?)
 }
 
+/// The manifest of the newest snapshot of an image in a file.
+#[track_caller]
+pub fn manifest_at(path: &std::path::Path) -> Manifest {
+    let bytes = std::fs::read(path).expect("the image is there");
+    manifest(&bytes).expect("the image can be read")
+}
+
 /// The manifest of a snapshot. Reads every file.
 pub fn manifest_of(tree: &Tree) -> Result<Manifest, ReadError> {
     let mut records = BTreeMap::new();

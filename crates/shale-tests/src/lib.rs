@@ -11,6 +11,8 @@ pub mod model;
 pub mod nasty;
 /// The oracle: what a tree is, as a sorted list that can be compared.
 pub mod manifest;
+/// What other formats and programs keep of a tree.
+pub mod keep;
 /// The `shale` command, its mounts, and other programs.
 pub mod command;
 /// All that a reader says about an image, as facts that can be compared.

@@ -5,6 +5,7 @@
 //! the same seed is the same tree. What root alone can make, [`crate::model::make`] leaves out for
 //! others.
 
+use crate::manifest::Manifest;
 use crate::model::{Data, Item, Kind};
 use crate::random::Random;
 
@@ -55,6 +56,15 @@ pub fn tree(options: Options) -> Vec<Item> {
     special(&mut tree);
     folders(&mut tree, options);
     tree.items
+}
+
+/// Makes the nasty tree that other programs can read in the new folder `source`, and tells what it
+/// is.
+pub fn make_for_others(source: &std::path::Path, seed: u64, large_directory: usize) -> Manifest {
+    std::fs::create_dir(source).expect("the folder can be made");
+    let options = Options { large_directory, ..Options::for_other_programs(seed) };
+    crate::model::make(&tree(options), source, seed).expect("the tree can be made");
+    Manifest::of(source).expect("the tree can be read")
 }
 
 /// A small tree that still has every kind of inode, for images of a few KiB.
@@ -492,7 +502,6 @@ fn folders(tree: &mut Tree, options: Options) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::Manifest;
     use crate::model::make;
     use std::collections::HashSet;
 

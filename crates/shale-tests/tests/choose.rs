@@ -2,15 +2,12 @@
 //! overruled is stored so.
 
 use shale_tests::command::{create, expect_code, has_program, run, shale};
+use shale_tests::image::manifest_at as of_image;
 use shale_tests::manifest::Manifest;
-use shale_tests::{image, places};
+use shale_tests::places;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
-
-fn of_image(path: &Path) -> Manifest {
-    image::manifest(&std::fs::read(path).unwrap()).unwrap()
-}
 
 fn names(manifest: &Manifest) -> Vec<String> {
     let paths = manifest.records.keys().filter(|path| !path.is_empty());

@@ -2,35 +2,26 @@
 //! image packed anew is the same tree.
 
 use shale_tests::command::{create, expect_code, has_program, run, shale};
+use shale_tests::image::manifest_at as of_image;
+use shale_tests::keep::{as_squashfs, names_apart, without_holes};
 use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
-use shale_tests::nasty::{Options, tiny_tree, tree};
-use shale_tests::{image, places};
+use shale_tests::nasty::{make_for_others, tiny_tree};
+use shale_tests::places;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-fn of_image(path: &Path) -> Manifest {
-    image::manifest(&std::fs::read(path).unwrap()).unwrap()
-}
-
 fn nasty(folder: &Path) -> Manifest {
-    let source = folder.join("source");
-    std::fs::create_dir(&source).unwrap();
-    let mut options = Options::for_other_programs(7);
-    options.large_directory = 50;
-    make(&tree(options), &source, 7).unwrap();
-    Manifest::of(&source).unwrap()
+    make_for_others(&folder.join("source"), 7, 50)
 }
 
-/// What SquashFS keeps: whole seconds of 32 bits, no access control lists, holes by blocks.
-fn as_squashfs(mut manifest: Manifest) -> Manifest {
+/// What mksquashfs keeps: of times the lower 32 bits; pipes and sockets of two names are two.
+fn by_mksquashfs(mut manifest: Manifest) -> Manifest {
     for record in manifest.records.values_mut() {
         record.mtime = (i64::from(record.mtime.0 as u32), 0);
-        record.xattrs.retain(|name, _| !name.starts_with(b"system."));
-        record.data.clear();
     }
-    manifest
+    names_apart(as_squashfs(manifest), "lpscb")
 }
 
 #[test]
@@ -41,7 +32,7 @@ fn squashfs_of_every_compressor_is_read_as_it_was_packed() {
     }
     let folder = places::disk();
     let path = |name: &str| folder.path().join(name);
-    let expected = as_squashfs(nasty(folder.path()));
+    let expected = by_mksquashfs(nasty(folder.path()));
     let sets: &[&[&str]] = &[
         &["-comp", "gzip"],
         &["-comp", "xz", "-Xbcj", "x86"],
@@ -64,17 +55,7 @@ fn squashfs_of_every_compressor_is_read_as_it_was_packed() {
             continue;
         }
         create(&squashfs, &path("x.shale"), &["-f"]);
-        let mut found = as_squashfs(of_image(&path("x.shale")));
-        // mksquashfs makes two pipes and sockets of one that has two names.
-        let mut expected = expected.clone();
-        for manifest in [&mut found, &mut expected] {
-            for (path, record) in &mut manifest.records {
-                if !matches!(record.kind, '-' | 'd') {
-                    record.link_count = 1;
-                    record.first_name.clone_from(path);
-                }
-            }
-        }
+        let found = by_mksquashfs(of_image(&path("x.shale")));
         expected.assert_equals(&found, &format!("{set:?}"));
         read += 1;
     }
@@ -142,16 +123,10 @@ fn zip_comes_in_as_unzip_unpacks_it() {
     let mut unzip = Command::new("unzip");
     expect_code(unzip.args(["-qXK"]).arg(path("x.zip")).arg("-d").arg(path("unpacked")), 0);
     create(&path("x.zip"), &path("x.shale"), &[]);
-    let plain = |mut manifest: Manifest| {
+    let plain = |manifest: Manifest| {
+        let mut manifest = names_apart(without_holes(manifest), "-l");
         manifest.records.remove(&Vec::new());
-        for (path, record) in &mut manifest.records {
-            record.data.clear();
-            record.link_count = 1;
-            record.first_name.clone_from(path);
-            if record.kind == 'l' {
-                record.mtime = (0, 0);
-            }
-        }
+        manifest.records.values_mut().filter(|r| r.kind == 'l').for_each(|r| r.mtime = (0, 0));
         manifest
     };
     let expected = plain(Manifest::of(&path("unpacked")).unwrap());

@@ -2,10 +2,12 @@
 //! in the archive that is written of it, whoever reads that.
 
 use shale_tests::command::{create, expect_code, has_program, run, shale};
-use shale_tests::manifest::{Manifest, Record};
+use shale_tests::image::manifest_at as of_image;
+use shale_tests::keep::{names_apart, without_holes, without_kinds};
+use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
-use shale_tests::nasty::{Options, tiny_tree, tree};
-use shale_tests::{image, places};
+use shale_tests::nasty::{make_for_others, tiny_tree};
+use shale_tests::places;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,10 +24,6 @@ fn samples() -> Vec<PathBuf> {
     }
     found.sort();
     found
-}
-
-fn of_image(path: &Path) -> Manifest {
-    image::manifest(&std::fs::read(path).unwrap()).unwrap()
 }
 
 /// What both can be held to: directories that are not in an archive are made when it is extracted.
@@ -106,14 +104,6 @@ fn every_sample_is_read_as_others_read_it_or_refused_with_a_reason() {
     println!("{compared} comparisons");
 }
 
-/// Programs and file systems choose where holes end.
-fn without_holes(mut manifest: Manifest) -> Manifest {
-    for record in manifest.records.values_mut() {
-        record.data.clear();
-    }
-    manifest
-}
-
 fn extract_by(program: &str, archive: &Path, folder: &Path) {
     let mut command = Command::new(program);
     if program == "tar" {
@@ -126,16 +116,12 @@ fn extract_by(program: &str, archive: &Path, folder: &Path) {
 }
 
 fn nasty(folder: &Path) -> Manifest {
-    let source = folder.join("source");
-    std::fs::create_dir(&source).unwrap();
-    make(&tree(Options::for_other_programs(3)), &source, 3).unwrap();
-    Manifest::of(&source).unwrap()
+    make_for_others(&folder.join("source"), 3, 3000)
 }
 
-/// tar has no sockets; a name that is left is one less for the others of its inode.
-fn without_sockets(mut manifest: Manifest) -> Manifest {
-    manifest.records.retain(|_, record: &mut Record| record.kind != 's');
-    manifest
+/// tar has no sockets.
+fn without_sockets(manifest: Manifest) -> Manifest {
+    without_kinds(manifest, "s")
 }
 
 #[test]
@@ -232,15 +218,6 @@ fn as_libarchive(mut manifest: Manifest) -> Manifest {
     manifest
 }
 
-/// Other programs write each name of a pipe as one of its own.
-fn fifos_apart(mut manifest: Manifest) -> Manifest {
-    for (path, record) in manifest.records.iter_mut().filter(|(_, record)| record.kind == 'p') {
-        record.link_count = 1;
-        record.first_name.clone_from(path);
-    }
-    manifest
-}
-
 #[test]
 fn archives_of_other_programs_come_in_whole() {
     let folder = places::disk();
@@ -264,7 +241,8 @@ fn archives_of_other_programs_come_in_whole() {
         let target = path(&format!("{index}.shale"));
         create(&path("x.tar"), &target, &[]);
         let found = of_image(&target);
-        let mut both = [expected.clone(), found].map(without_holes).map(fifos_apart);
+        let mut both =
+            [expected.clone(), found].map(without_holes).map(|manifest| names_apart(manifest, "p"));
         if *program == "bsdtar" {
             both = both.map(as_libarchive);
         }

@@ -135,6 +135,12 @@ pub enum Error {
         /// The first, made printable.
         first: String,
     },
+    /// The format of an export does not have what was asked for.
+    #[error("nothing was exported: {what}")]
+    NotExportable {
+        /// What it does not have, and what it has.
+        what: String,
+    },
     /// Patterns match nothing.
     #[error("nothing in the image matches {patterns}; patterns begin at the root of the image")]
     NoMatch {

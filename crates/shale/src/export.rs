@@ -8,14 +8,14 @@
 //! What a format cannot hold is reported by name. Damage ends the export: an archive has no way to
 //! say that a range is missing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use shale_codec::stream::StreamFormat;
-use shale_foreign::archive::{Archive, ArchiveEntry, Taken};
+use shale_foreign::archive::{Archive, ArchiveEntry, Keeps};
 use shale_format::InodeKind;
 use shale_read::{Attributes, PieceKind, ReadError, Tree};
 use shale_write::source::{Metadata, Xattr};
@@ -47,6 +47,8 @@ pub struct ExportOptions {
     pub compression: Option<StreamFormat>,
     /// The level of that; its usual one without.
     pub compression_level: Option<u32>,
+    /// Plain bytes of a block of SquashFS; its usual ones without.
+    pub block_len: Option<u32>,
     /// Replace an existing output.
     pub overwrite: bool,
     /// What is wanted; an empty set means everything.
@@ -63,6 +65,7 @@ impl Default for ExportOptions {
             format: ExportFormat::Tar,
             compression: None,
             compression_level: None,
+            block_len: None,
             overwrite: false,
             patterns: Patterns::default(),
             threads: 0,
@@ -83,6 +86,9 @@ pub struct ExportReport {
     pub left_out: Vec<(Vec<u8>, String)>,
     /// All of those.
     pub left_out_count: u64,
+    /// Entries whose modification time lost a fraction of a second that the format has no place
+    /// for. They do not count as left out.
+    pub rounded_count: u64,
 }
 
 /// What the walk hands over.
@@ -102,7 +108,10 @@ struct Entry {
     xattrs: Vec<Xattr>,
     target: Vec<u8>,
     hard_link: Option<Vec<u8>>,
+    link_count: u64,
     data: Vec<Range<u64>>,
+    content: u64,
+    is_repeat: bool,
 }
 
 /// Writes what is selected of `tree` to `archive`.
@@ -128,9 +137,16 @@ pub fn export_to_archive(
         }
         // The workers have the last ones: when all are gone, nobody waits for them in vain.
         drop(tickets);
-        let keeps_holes = archive.keeps_holes();
+        let keeps = archive.keeps();
         scope.spawn(move || {
-            let walk = Walk { tree, options, keeps_holes, first_names: HashMap::new() };
+            let walk = Walk {
+                tree,
+                options,
+                keeps,
+                first_names: HashMap::new(),
+                given: HashSet::new(),
+                name_counts: None,
+            };
             walk.run(asker, &to_writer);
         });
         let result = write(&mut *archive, &steps, options, progress, &mut report);
@@ -168,15 +184,16 @@ fn write(
             Step::Entry(entry) => {
                 let taken = archive.entry(&entry.for_archive()).map_err(cannot_write)?;
                 current.clone_from(&entry.path);
-                is_taken = !matches!(taken, Taken::Not(_));
+                is_taken = taken.is_in;
                 report.entries += u64::from(is_taken);
                 if is_taken && entry.hard_link.is_none() {
                     report.file_bytes += entry.metadata.len;
                 }
-                if let Taken::Without(what) | Taken::Not(what) = taken {
+                report.rounded_count += u64::from(is_taken && taken.is_rounded);
+                if !taken.lost.is_empty() {
                     report.left_out_count += 1;
                     if report.left_out.len() < LEFT_OUT_MAX {
-                        report.left_out.push((entry.path, what));
+                        report.left_out.push((entry.path, taken.lost.join("; ")));
                     }
                 }
             }
@@ -214,12 +231,14 @@ impl Entry {
         ArchiveEntry {
             path: &self.path,
             metadata: &self.metadata,
-            link_count: self.attributes.link_count,
+            link_count: self.link_count,
             inode: self.attributes.inode,
             xattrs: &self.xattrs,
             target: &self.target,
             hard_link: self.hard_link.as_deref(),
             data: &self.data,
+            content: self.content,
+            is_repeat: self.is_repeat,
         }
     }
 }
@@ -234,8 +253,12 @@ struct FirstName {
 struct Walk<'a> {
     tree: &'a Tree,
     options: &'a ExportOptions,
-    keeps_holes: bool,
+    keeps: Keeps,
     first_names: HashMap<u64, FirstName>,
+    /// Contents given so far, where the format shares them.
+    given: HashSet<u64>,
+    /// Of inodes with several names, those that are selected, unless all are.
+    name_counts: Option<HashMap<u64, u64>>,
 }
 
 /// Nobody takes steps any more.
@@ -250,8 +273,11 @@ impl Walk<'_> {
     }
 
     fn walk(&mut self, asker: &mut Asker, to_writer: &SyncSender<Step>) -> Result<(), Error> {
-        let tree = self.tree;
-        let patterns = &self.options.patterns;
+        let (tree, options) = (self.tree, self.options);
+        let patterns = &options.patterns;
+        if !patterns.is_empty() {
+            self.name_counts = Some(self.count_names()?);
+        }
         let mut descend = tree.descend(tree.root_inode())?;
         // The position of each directory on the way down, and those that wait for something in
         // them to be selected.
@@ -292,6 +318,31 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Counts the selected names of inodes that have several.
+    fn count_names(&self) -> Result<HashMap<u64, u64>, Error> {
+        let patterns = &self.options.patterns;
+        let mut counts = HashMap::new();
+        let mut positions: Vec<Position> = Vec::new();
+        let mut descend = self.tree.descend(self.tree.root_inode())?;
+        while let Some(visit) = descend.next()? {
+            positions.truncate(visit.depth);
+            let position = match positions.last() {
+                None => patterns.start(),
+                Some(above) => patterns.step(above, visit.name()),
+            };
+            let attributes = visit.attributes;
+            let is_directory = attributes.kind == InodeKind::Directory;
+            if is_directory && !position.may_match_below() {
+                descend.skip();
+            }
+            if !is_directory && attributes.link_count > 1 && position.is_selected() {
+                *counts.entry(attributes.inode).or_default() += 1;
+            }
+            positions.push(position);
+        }
+        Ok(counts)
+    }
+
     /// Hands over one entry with its data.
     fn give(
         &mut self,
@@ -302,7 +353,14 @@ impl Walk<'_> {
     ) -> Result<Result<(), Gone>, Error> {
         let at = || path.escape_ascii().to_string();
         let tree = self.tree;
-        let hard_link = self.hard_link(&path, &attributes);
+        let counted = self.name_counts.as_ref();
+        let link_count = match attributes.kind {
+            InodeKind::Directory => attributes.link_count,
+            _ => counted
+                .and_then(|counts| counts.get(&attributes.inode).copied())
+                .unwrap_or(attributes.link_count),
+        };
+        let hard_link = self.hard_link(&path, &attributes, link_count);
         let target = match attributes.kind {
             InodeKind::Symlink => tree.link_target(attributes.inode).map_err(|e| e.at(at()))?,
             _ => Vec::new(),
@@ -313,15 +371,33 @@ impl Walk<'_> {
         };
         let xattrs = xattrs.into_iter().map(|x| Xattr { name: x.name, value: x.value }).collect();
         let pieces = match attributes.content() {
-            Some(content) if hard_link.is_none() && attributes.size > 0 => Some(content),
+            Some(content)
+                if attributes.size > 0 && (hard_link.is_none() || !self.keeps.hard_links) =>
+            {
+                Some(content)
+            }
             _ => None,
         };
+        let content = pieces.map_or(0, |content| content.saturating_add(1));
+        let is_repeat = content != 0 && self.keeps.shared_contents && !self.given.insert(content);
+        let pieces = pieces.filter(|_| !is_repeat);
         let data = match pieces {
             Some(content) => self.data(content, attributes.size).map_err(|e| e.at(at()))?,
             None => Vec::new(),
         };
         let metadata = metadata(&attributes);
-        let entry = Entry { path, attributes, metadata, xattrs, target, hard_link, data };
+        let entry = Entry {
+            path,
+            attributes,
+            metadata,
+            xattrs,
+            target,
+            hard_link,
+            link_count,
+            data,
+            content,
+            is_repeat,
+        };
         let place = entry.path.escape_ascii().to_string();
         if to_writer.send(Step::Entry(Box::new(entry))).is_err() {
             return Ok(Err(Gone));
@@ -331,7 +407,7 @@ impl Walk<'_> {
             for piece in image.pieces(content, 0..u64::MAX).map_err(|e| e.at(&place))? {
                 let piece = piece.map_err(|error| error.at(&place))?;
                 let step = match piece.kind {
-                    PieceKind::Hole if self.keeps_holes => continue,
+                    PieceKind::Hole if self.keeps.holes => continue,
                     PieceKind::Hole | PieceKind::Zero => Step::Zeroes(piece.len),
                     PieceKind::Frame { frame, frame_offset } => {
                         let Some(ticket) = asker.ask(frame) else { return Ok(Err(Gone)) };
@@ -349,8 +425,13 @@ impl Walk<'_> {
     }
 
     /// The first name of an inode that had one already.
-    fn hard_link(&mut self, path: &[u8], attributes: &Attributes) -> Option<Vec<u8>> {
-        if attributes.kind == InodeKind::Directory || attributes.link_count < 2 {
+    fn hard_link(
+        &mut self,
+        path: &[u8],
+        attributes: &Attributes,
+        link_count: u64,
+    ) -> Option<Vec<u8>> {
+        if attributes.kind == InodeKind::Directory || link_count < 2 {
             return None;
         }
         if let Some(first) = self.first_names.get_mut(&attributes.inode) {
@@ -361,7 +442,7 @@ impl Walk<'_> {
             }
             return Some(first_path);
         }
-        let first = FirstName { path: path.to_vec(), names_left: attributes.link_count - 1 };
+        let first = FirstName { path: path.to_vec(), names_left: link_count - 1 };
         self.first_names.insert(attributes.inode, first);
         None
     }

@@ -37,6 +37,7 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
         format,
         compression,
         compression_level: args.level,
+        block_len: args.block_size.map(|len| u32::try_from(len).unwrap_or(u32::MAX)),
         overwrite: args.force,
         patterns: Patterns::new(&patterns)?,
         threads: args.threads,
@@ -59,11 +60,16 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
     if unsaid > 0 {
         say.warn(format!("and {unsaid} more"));
     }
+    if report.rounded_count > 0 {
+        let count = size::count(report.rounded_count);
+        say.line(format!("fractions of seconds that the format has no place for: {count} times"));
+    }
     let seconds = start.elapsed().as_secs_f64();
     if say.json {
         say.value(&json!({
             "entries": report.entries,
             "file_bytes": report.file_bytes,
+            "rounded_count": report.rounded_count,
             "left_out_count": report.left_out_count,
             "left_out": report.left_out.iter().map(|(path, what)| {
                 let mut object = Map::new();
@@ -88,6 +94,9 @@ fn format(args: &Export) -> anyhow::Result<(ExportFormat, Option<StreamFormat>)>
     let by_name = ExportFormat::of_name(text::bytes(args.output.as_os_str()));
     let format = match (args.format, by_name) {
         (Some(FormatChoice::Tar), _) => ExportFormat::Tar,
+        (Some(FormatChoice::Cpio), _) => ExportFormat::Cpio,
+        (Some(FormatChoice::Zip), _) => ExportFormat::Zip,
+        (Some(FormatChoice::Squashfs), _) => ExportFormat::Squashfs,
         (None, Some((format, _))) => format,
         (None, None) => bail!(
             "the format of {} is not told by its name; say it with --format",
@@ -95,7 +104,12 @@ fn format(args: &Export) -> anyhow::Result<(ExportFormat, Option<StreamFormat>)>
         ),
     };
     let compression = match args.compress {
-        None => by_name.and_then(|(_, compression)| compression),
+        None => match by_name {
+            Some((by_name, compression)) if by_name == format && compression.is_some() => {
+                compression
+            }
+            _ => format.usual_compression(),
+        },
         Some(CompressChoice::None) => None,
         Some(CompressChoice::Gzip) => Some(StreamFormat::Gzip),
         Some(CompressChoice::Xz) => Some(StreamFormat::Xz),

@@ -11,7 +11,7 @@ use crate::tree::{Blocks, ImageFile, le};
 /// Plain bytes of a block of metadata.
 pub(super) const METADATA_LEN: usize = 8192;
 /// Set in the stored length of a block of metadata that is not compressed.
-const METADATA_PLAIN: u64 = 1 << 15;
+pub(super) const METADATA_PLAIN: u64 = 1 << 15;
 /// Set in the stored length of a block of data that is not compressed.
 pub(super) const DATA_PLAIN: u64 = 1 << 24;
 /// Decompressed metadata held.
@@ -33,6 +33,23 @@ pub(super) enum Compressor {
 }
 
 impl Compressor {
+    /// The number that a superblock has for it.
+    pub(super) fn number(self) -> u16 {
+        match self {
+            Self::Gzip => 1,
+            Self::Lzma => 2,
+            Self::Lzo => 3,
+            Self::Xz => 4,
+            Self::Lz4 => 5,
+            Self::Zstd => 6,
+        }
+    }
+
+    fn from_number(number: u64) -> Option<Self> {
+        let all = [Self::Gzip, Self::Lzma, Self::Lzo, Self::Xz, Self::Lz4, Self::Zstd];
+        all.into_iter().find(|compressor| u64::from(compressor.number()) == number)
+    }
+
     /// Decompresses a block of at most `len_max` plain bytes.
     pub(super) fn decode(self, bytes: &[u8], len_max: usize) -> Result<Vec<u8>, String> {
         let result = match self {
@@ -107,15 +124,9 @@ impl Image {
         if !block_len.is_power_of_two() || !(4096..=1 << 20).contains(&block_len) {
             return Err(format!("its blocks are of {block_len} bytes, allowed are 4 KiB to 1 MiB"));
         }
-        let compressor = match field(20, 2) {
-            1 => Compressor::Gzip,
-            2 => Compressor::Lzma,
-            3 => Compressor::Lzo,
-            4 => Compressor::Xz,
-            5 => Compressor::Lz4,
-            6 => Compressor::Zstd,
-            other => return Err(format!("compressor {other} is not known")),
-        };
+        let number = field(20, 2);
+        let compressor = Compressor::from_number(number)
+            .ok_or_else(|| format!("compressor {number} is not known"))?;
         let superblock = Superblock {
             inode_count: field(4, 4),
             block_len,

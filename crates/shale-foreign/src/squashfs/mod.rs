@@ -1,10 +1,13 @@
-//! SquashFS 4.0, in: all its compressors, fragments, holes, hard links and attributes.
+//! SquashFS 4.0, in and out: compressors, fragments, holes, hard links and attributes.
 
 mod metadata; // blocks of metadata and the tables
 mod inode; // one inode
 mod source; // an image as a source
+mod layout; // what metadata is made of, out
+mod write; // an image as an output
 
 pub use source::SquashfsSource;
+pub use write::{SquashfsOptions, SquashfsWriter};
 
 /// Bytes that an image begins with.
 pub(crate) const MAGIC: &[u8; 4] = b"hsqs";

@@ -12,7 +12,7 @@ use shale_format::{InodeKind, Timestamp};
 
 use super::header::{BLOCK_LEN, Block};
 use crate::acl;
-use crate::archive::{Archive, ArchiveEntry, Taken};
+use crate::archive::{Archive, ArchiveEntry, Keeps, Taken};
 
 /// Archives end at a multiple of this, as tapes want it.
 const RECORD_LEN: u64 = 10_240;
@@ -147,8 +147,8 @@ impl Records {
 }
 
 impl<W: Write> Archive for TarWriter<W> {
-    fn keeps_holes(&self) -> bool {
-        true
+    fn keeps(&self) -> Keeps {
+        Keeps { holes: true, hard_links: true, shared_contents: false }
     }
 
     fn entry(&mut self, entry: &ArchiveEntry<'_>) -> io::Result<Taken> {
@@ -161,7 +161,7 @@ impl<W: Write> Archive for TarWriter<W> {
             (None, InodeKind::BlockDevice) => b'4',
             (None, InodeKind::Directory) => b'5',
             (None, InodeKind::Fifo) => b'6',
-            (None, InodeKind::Socket) => return Ok(Taken::Not("tar has no sockets".to_owned())),
+            (None, InodeKind::Socket) => return Ok(Taken::not("left out: tar has no sockets")),
         };
         let mut records = self.records(entry);
         let mut block = [0; BLOCK_LEN];
@@ -218,7 +218,7 @@ impl<W: Write> Archive for TarWriter<W> {
             self.left -= map.len() as u64;
             self.write(&map)?;
         }
-        Ok(Taken::Whole)
+        Ok(Taken::whole())
     }
 
     fn data(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -2,13 +2,13 @@
 //! stream.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::path::Path;
 
 use shale_codec::stream::{Finish, StreamFormat};
-use shale_foreign::TarWriter;
 use shale_foreign::archive::Archive;
 use shale_foreign::tar::Times;
+use shale_foreign::{CpioWriter, SquashfsOptions, SquashfsWriter, TarWriter, ZipWriter};
 use shale_read::{TIME_ATIME, TIME_BTIME, TIME_CTIME, Tree};
 
 use super::{ExportOptions, ExportReport, export_to_archive};
@@ -23,7 +23,16 @@ use crate::threads::thread_count;
 pub enum ExportFormat {
     /// tar: ustar, with extended headers of PAX where those are needed.
     Tar,
+    /// cpio in the new ASCII format (newc).
+    Cpio,
+    /// zip. Its compression is deflate, or nothing.
+    Zip,
+    /// SquashFS 4.0. Its compression is that of its blocks.
+    Squashfs,
 }
+
+/// Level of deflate in a zip archive.
+const ZIP_LEVEL: u32 = 6;
 
 impl ExportFormat {
     /// Format and compression by the endings of a name, such as `.tar.zst`.
@@ -36,6 +45,9 @@ impl ExportFormat {
         let (stem, last) = split(&name)?;
         let archive = |suffix: &[u8]| match suffix {
             b"tar" => Some(Self::Tar),
+            b"cpio" => Some(Self::Cpio),
+            b"zip" => Some(Self::Zip),
+            b"squashfs" | b"sqfs" | b"sqsh" | b"sfs" => Some(Self::Squashfs),
             _ => None,
         };
         if let Some(format) = archive(last) {
@@ -52,7 +64,36 @@ impl ExportFormat {
             return Some((Self::Tar, short));
         }
         let compression = compression(last)?;
-        Some((archive(split(stem)?.1)?, Some(compression)))
+        let archive = archive(split(stem)?.1)?;
+        archive.is_compressed_whole().then_some((archive, Some(compression)))
+    }
+
+    /// Whether compression is put around the archive, and not inside.
+    pub fn is_compressed_whole(self) -> bool {
+        matches!(self, Self::Tar | Self::Cpio)
+    }
+
+    /// How it is compressed where nothing is said.
+    pub fn usual_compression(self) -> Option<StreamFormat> {
+        match self {
+            Self::Tar | Self::Cpio => None,
+            Self::Zip => Some(StreamFormat::Gzip),
+            Self::Squashfs => Some(StreamFormat::Zstd),
+        }
+    }
+
+    /// Fails with what the format does not have.
+    fn check(self, options: &ExportOptions) -> Result<(), Error> {
+        let refuse = |what: &str| Err(Error::NotExportable { what: what.to_owned() });
+        if self != Self::Squashfs && options.block_len.is_some() {
+            return refuse("only SquashFS has blocks");
+        }
+        match (self, options.compression) {
+            (Self::Zip, Some(format)) if format != StreamFormat::Gzip => {
+                refuse("zip archives are written with deflate (gzip) or without compression")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -72,6 +113,7 @@ pub fn export(
     options: &ExportOptions,
     progress: &dyn Progress,
 ) -> Result<ExportReport, Error> {
+    options.format.check(options)?;
     match output {
         Output::Stream(stream) => to_stream(tree, stream, options, progress),
         Output::Path(path) => match existing(&path)? {
@@ -94,7 +136,10 @@ fn to_file(
 ) -> Result<ExportReport, Error> {
     let output = OutputFile::create(path)?;
     let mut file = output.file();
-    let report = to_stream(tree, &mut file, options, progress)?;
+    let report = match options.format {
+        ExportFormat::Squashfs => squashfs(tree, file, options, progress)?,
+        _ => to_stream(tree, &mut file, options, progress)?,
+    };
     progress.phase(Phase::Sync);
     output.sync()?;
     options.cancel.check()?;
@@ -108,8 +153,12 @@ fn to_stream(
     options: &ExportOptions,
     progress: &dyn Progress,
 ) -> Result<ExportReport, Error> {
+    if options.format == ExportFormat::Squashfs {
+        return squashfs_to_stream(tree, stream, options, progress);
+    }
     let mut out = BufWriter::with_capacity(1 << 20, stream);
-    let report = match options.compression {
+    let compression = options.compression.filter(|_| options.format.is_compressed_whole());
+    let report = match compression {
         None => {
             let archive = archive(&mut out, tree, options);
             export_to_archive(tree, archive, options, progress)?
@@ -128,6 +177,47 @@ fn to_stream(
     Ok(report)
 }
 
+/// SquashFS begins with what is known last, so a stream has to wait for a temporary file.
+fn squashfs_to_stream(
+    tree: &Tree,
+    stream: &mut (dyn Write + Send),
+    options: &ExportOptions,
+    progress: &dyn Progress,
+) -> Result<ExportReport, Error> {
+    let directory = std::env::temp_dir();
+    // Never committed: it goes when this function ends.
+    let output = OutputFile::create(&directory.join("image.squashfs"))?;
+    let report = squashfs(tree, output.file(), options, progress)?;
+    let mut whole = output.file();
+    let copied = whole
+        .rewind()
+        .and_then(|()| io::copy(&mut whole, &mut &mut *stream))
+        .and_then(|_| stream.flush());
+    copied.map_err(cannot_write)?;
+    Ok(report)
+}
+
+fn squashfs(
+    tree: &Tree,
+    file: &File,
+    options: &ExportOptions,
+    progress: &dyn Progress,
+) -> Result<ExportReport, Error> {
+    let squashfs = SquashfsOptions {
+        block_len: options.block_len.unwrap_or(SquashfsOptions::USUAL_BLOCK_LEN),
+        compression: options.compression,
+        level: options.compression_level,
+        threads: thread_count(options.threads),
+    };
+    let out = BufWriter::with_capacity(1 << 20, file);
+    let archive = SquashfsWriter::new(out, &squashfs).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => Error::NotExportable { what: error.to_string() },
+        _ => cannot_write(error),
+    })?;
+    export_to_archive(tree, Box::new(archive), options, progress)
+}
+
+/// An archive that is written from front to back.
 fn archive<'w, W: Write + 'w>(
     out: W,
     tree: &Tree,
@@ -135,7 +225,14 @@ fn archive<'w, W: Write + 'w>(
 ) -> Box<dyn Archive + 'w> {
     let kept = tree.snapshot().times_kept;
     match options.format {
-        ExportFormat::Tar => {
+        ExportFormat::Cpio => Box::new(CpioWriter::new(out)),
+        ExportFormat::Zip => {
+            let usual = if options.compression.is_some() { ZIP_LEVEL } else { 0 };
+            let level = options.compression_level.unwrap_or(usual);
+            Box::new(ZipWriter::new(out, level, thread_count(options.threads)))
+        }
+        // SquashFS is not written from front to back; whoever calls this has seen to it.
+        ExportFormat::Tar | ExportFormat::Squashfs => {
             let times = Times {
                 access: kept & TIME_ATIME != 0,
                 change: kept & TIME_CTIME != 0,
@@ -173,6 +270,10 @@ mod tests {
         assert_eq!(of("a.tar"), Some((ExportFormat::Tar, None)));
         assert_eq!(of("a.b/x.TAR.zst"), Some((ExportFormat::Tar, Some(StreamFormat::Zstd))));
         assert_eq!(of("x.tgz"), Some((ExportFormat::Tar, Some(StreamFormat::Gzip))));
+        assert_eq!(of("x.cpio.gz"), Some((ExportFormat::Cpio, Some(StreamFormat::Gzip))));
+        assert_eq!(of("x.zip"), Some((ExportFormat::Zip, None)));
+        assert_eq!(of("x.sqfs"), Some((ExportFormat::Squashfs, None)));
+        assert_eq!(of("x.squashfs.gz"), None);
         assert_eq!(of("x.gz"), None);
         assert_eq!(of("x"), None);
     }

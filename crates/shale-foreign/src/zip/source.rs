@@ -14,18 +14,15 @@ use shale_format::{InodeKind, Timestamp};
 use shale_write::source::{Content, Metadata};
 use shale_write::{Problem, ProblemKind, Select, Source, SourceEntry, WriteError};
 
+use super::{
+    END_MAGIC, END64_LOCATOR_MAGIC, END64_MAGIC, ENTRY_MAGIC, EXTRA_LARGE, EXTRA_OWNER,
+    EXTRA_UNIX_TIME, EXTRA_WINDOWS, LOCAL_MAGIC, time,
+};
 use crate::error::ForeignError;
 use crate::names;
 use crate::tree::{ImageFile, le};
 
 const FORMAT: &str = "zip archive";
-/// Bytes that an archive begins with; the second where it is empty.
-pub(crate) const MAGICS: [&[u8; 4]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
-const END_MAGIC: &[u8] = b"PK\x05\x06";
-const END64_LOCATOR_MAGIC: &[u8] = b"PK\x06\x07";
-const END64_MAGIC: &[u8] = b"PK\x06\x06";
-const ENTRY_MAGIC: &[u8] = b"PK\x01\x02";
-const LOCAL_MAGIC: &[u8] = b"PK\x03\x04";
 /// A comment at the end has at most 64 KiB.
 const END_SEARCH_LEN: u64 = 22 + 65_535;
 /// Bytes of the directory: a hundred million entries have less.
@@ -348,7 +345,7 @@ impl Directory {
             stored_len: field(20, 4),
             len: field(24, 4),
             offset: field(42, 4),
-            mtime: dos_time(field(14, 2), field(12, 2)),
+            mtime: time::from_dos(field(14, 2), field(12, 2)),
             atime: Timestamp::default(),
             owner: (0, 0),
         };
@@ -364,8 +361,8 @@ impl Entry {
             let len = (le(&head[2..]) as usize).min(rest.len());
             let (body, after) = rest.split_at(len);
             extra = after;
-            match le(&head[..2]) {
-                0x0001 => {
+            match le(&head[..2]) as u16 {
+                EXTRA_LARGE => {
                     let mut fields = body.chunks_exact(8).map(le);
                     for value in [&mut self.len, &mut self.stored_len, &mut self.offset] {
                         if *value == 0xffff_ffff {
@@ -373,12 +370,14 @@ impl Entry {
                         }
                     }
                 }
-                0x5455 if body.len() >= 5 && body[0] & 1 != 0 => self.mtime = sec(&body[1..5]),
-                0x000a if body.len() >= 32 && le(&body[4..6]) == 1 => {
-                    self.mtime = windows_time(le(&body[8..16]));
-                    self.atime = windows_time(le(&body[16..24]));
+                EXTRA_UNIX_TIME if body.len() >= 5 && body[0] & 1 != 0 => {
+                    self.mtime = sec(&body[1..5])
                 }
-                0x7875 if body.len() >= 2 => {
+                EXTRA_WINDOWS if body.len() >= 32 && le(&body[4..6]) == 1 => {
+                    self.mtime = time::from_windows(le(&body[8..16]));
+                    self.atime = time::from_windows(le(&body[16..24]));
+                }
+                EXTRA_OWNER if body.len() >= 2 => {
                     let uid_len = usize::from(body[1]);
                     let uid = body.get(2..2 + uid_len);
                     let gid_len = body.get(2 + uid_len).copied().map_or(0, usize::from);
@@ -398,31 +397,6 @@ impl Entry {
     }
 }
 
-/// Steps of 100 ns since 1601.
-fn windows_time(ticks: u64) -> Timestamp {
-    Timestamp {
-        sec: (ticks / 10_000_000) as i64 - 11_644_473_600,
-        nsec: (ticks % 10_000_000 * 100) as u32,
-    }
-}
-
-/// Date and time of MS-DOS, taken as UTC.
-fn dos_time(date: u64, time: u64) -> Timestamp {
-    let (year, month, day) =
-        (1980 + (date >> 9) as i64, (date >> 5 & 15) as i64, (date & 31) as i64);
-    if month == 0 || day == 0 {
-        return Timestamp::default();
-    }
-    // Days since 1970 of a date of the Gregorian calendar, years beginning in March.
-    let years = if month <= 2 { year - 1 } else { year };
-    let months = (month + 9) % 12;
-    let days = 365 * years + years / 4 - years / 100 + years / 400 + (months * 306 + 5) / 10 + day
-        - 1
-        - 719_468;
-    let seconds = (time >> 11) * 3600 + (time >> 5 & 63) * 60 + (time & 31) * 2;
-    Timestamp { sec: days * 86_400 + seconds as i64, nsec: 0 }
-}
-
 impl Source for ZipSource {
     fn seed(&self) -> [u8; 32] {
         self.seed
@@ -434,19 +408,5 @@ impl Source for ZipSource {
 
     fn take_problems(&mut self) -> Vec<Problem> {
         std::mem::take(&mut self.problems)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_of_dos_are_days_of_the_calendar() {
-        assert_eq!(dos_time(1 << 5 | 1, 0).sec, 315_532_800);
-        // 2024-02-29 12:30:58
-        let date = (44 << 9) | (2 << 5) | 29;
-        let time = (12 << 11) | (30 << 5) | 29;
-        assert_eq!(dos_time(date, time).sec, 1_709_209_858);
     }
 }
