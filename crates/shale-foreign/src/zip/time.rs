@@ -53,7 +53,8 @@ pub(super) fn to_dos(time: Timestamp) -> (u16, u16) {
     let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     let year = 400 * century4 + year + next_year;
     let date = (year - 1980) << 9 | month << 5 | day;
-    let time = second / 3600 << 11 | second / 60 % 60 << 5 | second % 60 / 2;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let time = hour << 11 | minute << 5 | (second / 2);
     (date as u16, time as u16)
 }
 

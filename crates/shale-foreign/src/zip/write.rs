@@ -3,10 +3,10 @@
 //!
 //! Files are deflated by several threads: short ones whole, longer ones in chunks that are one
 //! stream of deflate together. A short file says its lengths in front of its data, a longer one
-//! behind, so the output may be a pipe. What does not get smaller is stored. Permissions, owners and
-//! symbolic links are kept, times to 100 ns. There are no devices, pipes and sockets, which are left
-//! out, no attributes, and no hard links, which become copies; holes are zeroes. The top directory
-//! has no entry.
+//! behind, so the output may be a pipe. What does not get smaller is stored. Permissions, owners
+//! and symbolic links are kept, times to 100 ns. There are no devices, pipes and sockets, which
+//! are left out, no attributes, and no hard links, which become copies; holes are zeroes. The top
+//! directory has no entry.
 //!
 //! Keeps the directory of the archive in memory, about 100 bytes and the path for each entry.
 
