@@ -6,7 +6,8 @@
 # fuzz/artifacts and ends the run with status 1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- open_and_walk table_page frame_decode manifest_lines
+[ $# -gt 0 ] || set -- open_and_walk table_page frame_decode manifest_lines identity parity signature \
+  check_image build_then_read damage_then_read
 # The fuzzer's products lie beside the fuzz crate, apart from those of the stable compiler.
 unset CARGO_TARGET_DIR
 
@@ -19,8 +20,12 @@ cargo fuzz --version >/dev/null 2>&1 || cargo install --locked --quiet cargo-fuz
 cargo run --quiet --package shale-tests --bin shale-tree seeds fuzz/corpus
 for target in "$@"; do
   mkdir -p "fuzz/corpus/$target"
-  # The smallest golden images are the seeds of the target that opens images.
-  [ "$target" != open_and_walk ] || cp testdata/images/*-tiny.shale "fuzz/corpus/$target/"
+  # What is kept in the repository, and for targets that open images the smallest golden ones.
+  [ ! -d "fuzz/seeds/$target" ] || cp "fuzz/seeds/$target"/* "fuzz/corpus/$target/"
+  case $target in
+    open_and_walk | identity | signature | check_image) cp testdata/images/*-tiny.shale "fuzz/corpus/$target/" ;;
+    parity) cp testdata/images/*-parity.shale "fuzz/corpus/$target/" ;;
+  esac
   cargo +nightly fuzz run "$target" "fuzz/corpus/$target" -- \
-    -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=20
+    -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=20 -max_len=100000
 done

@@ -13,19 +13,25 @@ shale=${SHALE:-$target/release/shale}
 
 cargo build --quiet --package shale-tests --bin shale-tree
 tree=$target/debug/shale-tree
-version=0.1
+# Each version has images of what it brought: 0.1 of every table and content, 0.2 of identity and
+# parity.
+version=0.2
 work=$(mktemp -d -p /dev/shm)
 trap 'rm -rf "$work"' EXIT
 mkdir -p testdata/images
-for name in tiny metadata contents; do
+for name in tiny parity; do
   image=testdata/images/$version-$name.shale
+  case $name in
+    parity) of=tiny options=(--parity 5%) ;;
+    *) of=$name options=() ;;
+  esac
   if [ -e "$image" ]; then
     echo "golden: $image is there and stays as it is"
     continue
   fi
-  "$tree" golden "$name" "$work/$name"
+  "$tree" golden "$of" "$work/$name"
   "$tree" manifest "$work/$name" > "$work/$name.manifest"
-  "$shale" create -q "$work/$name" -o "$work/$name.shale"
+  "$shale" create -q "${options[@]}" "$work/$name" -o "$work/$name.shale"
   "$tree" manifest "$work/$name.shale" | diff -u "$work/$name.manifest" - | head -n 20 || {
     echo "golden: $name does not come back; nothing was written" >&2
     exit 1

@@ -64,6 +64,7 @@ demo_nasty() {
 stage "format" cargo fmt --all --check
 stage "tidy" cargo xtask tidy
 stage "shell" shell_syntax
+stage "deny" python3 scripts/deny.py
 stage "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
 # What an earlier run built must not stand in for what does not build now.
 rm -f "$target/debug/shale" "$target/debug/shale-tree"

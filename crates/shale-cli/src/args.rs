@@ -10,10 +10,10 @@ use shale::read::Identity;
 use crate::{exit, size};
 
 mod input; // what is taken of sources, and as what
-mod integrity; // signatures, parity and repair
+mod integrity; // check, signatures, parity and repair
 
 pub use input::{InputArgs, RuleOption, SpecialKind};
-pub use integrity::{Parity, Repair, Sign, Verify};
+pub use integrity::{Check, LevelChoice, Parity, Repair, Sign, Verify};
 
 /// Packs a tree of files into one small image that reads like a file system.
 #[derive(Debug, Parser)]
@@ -543,25 +543,6 @@ pub enum OverwriteChoice {
     Older,
     /// Replace them.
     Always,
-}
-
-/// `shale check`.
-#[derive(Debug, Args)]
-pub struct Check {
-    /// The image.
-    pub image: PathBuf,
-    /// Where the image begins in its file: bytes, or `auto`.
-    #[arg(long, default_value = "auto", value_parser = offset)]
-    pub offset: Offset,
-    /// Threads; 0 is as many as there are processors.
-    #[arg(long, default_value_t = 0)]
-    pub threads: usize,
-    /// The image has to have this identity, as `shale create` and `shale info` print it.
-    #[arg(long, value_name = "HASH")]
-    pub expect: Option<Identity>,
-    /// Check sums of stored bytes only, do not decode.
-    #[arg(long)]
-    pub no_decode: bool,
 }
 
 /// `shale dump`.

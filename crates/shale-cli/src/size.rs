@@ -1,6 +1,8 @@
 //! Sizes in bytes, from and to text. `K`, `M`, `G`, `T`, `P`, `E` are powers of 1024, also written
 //! `KiB` and so on; `KB` and so on are powers of 1000. No fractions: `1536K`, not `1.5M`.
 
+use std::time::Duration;
+
 /// Reads a size such as `65536`, `64K`, `1M`, `4GiB`, `500MB`.
 pub fn parse(text: &str) -> Result<u64, String> {
     let text = text.trim();
@@ -52,6 +54,23 @@ pub fn parse_share(text: &str) -> Result<u32, String> {
         Some(share @ 1..=1_000_000) => Ok(share),
         _ => Err(fail()),
     }
+}
+
+/// Reads a time such as `90`, `90s`, `10m`, `2h` or `1d`; seconds without a unit.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let fail = || format!("`{text}` is not a time; write 90s, 10m, 2h or 1d");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" | "min" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        _ => return Err(fail()),
+    };
+    let number: u64 = number.parse().map_err(|_| fail())?;
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(fail)
 }
 
 /// A size for people: three digits and a binary unit, `1.46 MiB`.

@@ -3,7 +3,13 @@
 //!
 //! A body returns nothing: it panics, runs out of time or takes too much memory, or all is well.
 
-use crate::walk;
+mod build; // a tree built and read back
+mod trust; // identity, parity, signatures, check, damage
+
+pub use build::build_then_read;
+pub use trust::{check_image, damage_then_read, identity, parity, signature};
+
+use crate::walk::{self, small_options};
 use shale_codec::{Codec, Decoder, xxh3_64};
 use shale_format::schema;
 use shale_format::section::SECTION_HEADER_LEN;

@@ -17,6 +17,8 @@ pub mod keep;
 pub mod command;
 /// All that a reader says about an image, as facts that can be compared.
 pub mod walk;
+/// Damage by chance, and the rule that every answer of a damaged image has to keep.
+pub mod damage;
 /// Bodies of the fuzz targets.
 pub mod fuzz;
 /// The oracle's view of an image through the library.

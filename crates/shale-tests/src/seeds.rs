@@ -27,6 +27,37 @@ pub fn manifests() -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// Inputs of [`crate::fuzz::signature`]: a right one, and one that is not.
+pub fn signatures() -> Vec<Vec<u8>> {
+    let key = shale_codec::signature::SecretKey::new(&[3; 32]);
+    let identity = shale_format::Identity([9; 32]);
+    let right = key.sign(&shale_format::Signature::message(&identity));
+    [right, [1; 64]]
+        .map(|signature| {
+            let signature =
+                shale_format::Signature { public_key: key.public(), identity, signature };
+            signature.encode().to_vec()
+        })
+        .to_vec()
+}
+
+/// Inputs of [`crate::fuzz::build_then_read`]: choices of trees.
+pub fn trees() -> Vec<Vec<u8>> {
+    (0..8).map(|seed| Random::new(seed).bytes(40 << (seed % 4))).collect()
+}
+
+/// Inputs of [`crate::fuzz::damage_then_read`]: choices of damages, of images without parity and
+/// with some.
+pub fn damages() -> Vec<Vec<u8>> {
+    (0..12u8)
+        .map(|seed| {
+            let mut bytes = Random::new(seed.into()).bytes(1 + 5 * (1 + usize::from(seed % 3)));
+            bytes[0] = seed;
+            bytes
+        })
+        .collect()
+}
+
 /// Inputs of [`crate::fuzz::table_page`]: the byte of the schema, then a page. Between them they
 /// use every codec that a builder chooses.
 pub fn pages() -> Vec<Vec<u8>> {

@@ -4,17 +4,13 @@
 //! The matrix goes through the library, as ten thousand processes would take an hour; a sample of
 //! it goes through the command.
 
-use shale::{CheckOptions, NoProgress, check};
-use shale_read::MemorySource;
 use shale_tests::command::{create, shale};
+use shale_tests::damage::{judge, matrix, truth};
 use shale_tests::manifest::Manifest;
 use shale_tests::model::{Item, make};
 use shale_tests::nasty::{Options, tiny_tree, tree};
 use shale_tests::random::Random;
-use shale_tests::walk::{Facts, facts, small_options};
 use shale_tests::{image, places};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// An image of a few KiB with every kind of inode.
 fn small_image() -> Vec<u8> {
@@ -34,54 +30,6 @@ fn image_of(items: &[Item]) -> Vec<u8> {
     let expected = Manifest::of(&source).unwrap();
     expected.assert_equals(&image::manifest(&bytes).unwrap(), "the undamaged image");
     bytes
-}
-
-fn truth(bytes: &[u8]) -> Facts {
-    let truth = facts(Arc::new(MemorySource::new(bytes)), small_options()).unwrap();
-    assert_eq!(truth.errors, [""; 0]);
-    truth
-}
-
-/// Whether the read paths and check do what they promise for a damaged image. The answer says
-/// whether the image opened.
-fn judge(damaged: Vec<u8>, truth: &Facts) -> Result<bool, String> {
-    let source = Arc::new(MemorySource::new(damaged));
-    let facts = facts(source.clone(), small_options());
-    if let Ok(facts) = &facts {
-        facts.judge(truth)?;
-    }
-    match check(source, &CheckOptions { threads: 1, ..CheckOptions::default() }, &NoProgress) {
-        Ok(report) if report.is_clean() => Err("check finds nothing".to_owned()),
-        _ => Ok(facts.is_ok()),
-    }
-}
-
-/// Runs `case` for 0..count on two threads and panics with all that fail. Returns how many images
-/// opened: where none does, nothing behind the door was tested.
-fn matrix(count: usize, case: impl Fn(usize) -> Result<bool, String> + Sync) -> usize {
-    let (next, opened) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let work = || {
-        let mut failed = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= count {
-                return failed;
-            }
-            match case(index) {
-                Ok(open) => _ = opened.fetch_add(usize::from(open), Ordering::Relaxed),
-                Err(what) => failed.push(format!("{index}: {what}")),
-            }
-        }
-    };
-    let failed = std::thread::scope(|scope| {
-        let other = scope.spawn(work);
-        let mut failed = work();
-        failed.extend(other.join().expect("no case panics"));
-        failed
-    });
-    let shown = &failed[..failed.len().min(20)];
-    assert!(failed.is_empty(), "{} of {count} cases\n{}", failed.len(), shown.join("\n"));
-    opened.into_inner()
 }
 
 #[test]

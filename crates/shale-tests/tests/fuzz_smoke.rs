@@ -85,3 +85,40 @@ fn frame_decode() {
 fn manifest_lines_survive_mutation() {
     run(&seeds::manifests(), 20_000, fuzz::manifest_lines);
 }
+
+/// A golden image.
+fn golden(name: &str) -> Vec<u8> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/images");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+#[test]
+fn identity() {
+    run(&[golden("0.2-tiny.shale"), golden("0.1-tiny.shale")], 1500, fuzz::identity);
+}
+
+#[test]
+fn parity() {
+    // Half of a golden image with parity is zero bytes; the heads are what a search wants to hit.
+    run(&[golden("0.2-parity.shale")], 1500, fuzz::parity);
+}
+
+#[test]
+fn signature() {
+    run(&seeds::signatures(), 3000, fuzz::signature);
+}
+
+#[test]
+fn check_image() {
+    run(&[golden("0.2-tiny.shale"), golden("0.1-tiny.shale")], 2500, fuzz::check_image);
+}
+
+#[test]
+fn build_then_read() {
+    run(&seeds::trees(), 250, fuzz::build_then_read);
+}
+
+#[test]
+fn damage_then_read() {
+    run(&seeds::damages(), 1500, fuzz::damage_then_read);
+}

@@ -3,7 +3,7 @@
 //! Beside each image under `testdata/images` lies the manifest of the tree it was made of. Images
 //! and manifests are never edited; `make golden` only adds those of a new format version.
 
-use shale::{CheckOptions, NoProgress, check};
+use shale::{CheckOptions, NoProgress, RepairOptions, check, repair};
 use shale_read::MemorySource;
 use shale_tests::image;
 use std::fs;
@@ -11,7 +11,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Every golden image; tidy compares this list with the folder.
-const IMAGES: [&str; 3] = ["0.1-tiny.shale", "0.1-metadata.shale", "0.1-contents.shale"];
+const IMAGES: [&str; 5] = [
+    "0.1-tiny.shale",
+    "0.1-metadata.shale",
+    "0.1-contents.shale",
+    "0.2-tiny.shale",
+    "0.2-parity.shale",
+];
+
+/// Of the tree of both images of 0.2.
+const IDENTITY: &str = "f8ac9382b58aa8db0452df67764359f40055b19916dab846b70a1b930f55eebc";
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/images")
@@ -31,6 +40,25 @@ fn golden_images_hold_what_they_held() {
         let source = Arc::new(MemorySource::new(bytes));
         let report = check(source, &CheckOptions::default(), &NoProgress).unwrap();
         assert!(report.is_clean(), "{name}: {:?}", report.problems);
+    }
+}
+
+#[test]
+fn golden_parity_restores_and_golden_identities_stay() {
+    let path = folder().join("0.2-parity.shale");
+    let whole = fs::read(&path).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("damaged"), place.path().join("repaired"));
+    let mut damaged = whole.clone();
+    damaged[..3000].fill(0);
+    fs::write(&from, damaged).unwrap();
+    repair(&from, &to, &RepairOptions::default(), &NoProgress).unwrap();
+    assert!(fs::read(&to).unwrap() == whole, "a repaired image is not what was written");
+    // The identity is the same with parity and without, and is what it was.
+    for name in ["0.2-parity.shale", "0.2-tiny.shale"] {
+        let bytes = fs::read(folder().join(name)).unwrap();
+        let identity = image::open(&bytes).unwrap().identity().unwrap().unwrap().1;
+        assert_eq!(identity.to_string(), IDENTITY, "{name}");
     }
 }
 

@@ -1,16 +1,13 @@
 //! Promise: what parity does not cover is not given up: a lost superblock, trailer or root is made
-//! anew or replaced; and whoever is killed while he adds or repairs leaves the image before.
+//! anew or replaced.
 
 use shale_tests::command::{create, expect_code, shale};
 use shale_tests::model::make;
-use shale_tests::nasty::{Options, tiny_tree, tree};
-use shale_tests::random::Random;
+use shale_tests::nasty::tiny_tree;
 use shale_tests::{image, places};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 /// Offset, length and type of each section of an image.
 fn sections(bytes: &[u8]) -> Vec<(usize, usize, u8)> {
@@ -101,59 +98,4 @@ fn the_second_root_serves_readers_with_a_warning() {
     let output = expect_code(&mut shale([OsStr::new("ls"), path.as_os_str()]), 0);
     assert!(String::from_utf8_lossy(&output.stderr).contains("second root"));
     expect_code(&mut shale([OsStr::new("check"), path.as_os_str()]), 4);
-}
-
-#[test]
-fn the_killed_leave_the_image_before() {
-    let folder = places::disk();
-    let source = folder.path().join("source");
-    fs::create_dir(&source).unwrap();
-    make(&tree(Options::for_other_programs(3)), &source, 1).unwrap();
-    let path = folder.path().join("image");
-    create(&source, &path, &[]);
-    let plain = fs::read(&path).unwrap();
-    let add = |path: &Path| {
-        let mut command = shale(["parity", "add", "--force", "--share", "50%", "-q"]);
-        command.arg(path);
-        command
-    };
-    let begin = Instant::now();
-    expect_code(&mut add(&path), 0);
-    let took = begin.elapsed();
-    let with = fs::read(&path).unwrap();
-    let mut damaged = with.clone();
-    damaged[..1000].fill(0);
-    let (file, output) = (folder.path().join("damaged"), folder.path().join("output"));
-    fs::write(&file, &damaged).unwrap();
-    let mut random = Random::new(7);
-    for _ in 0..10 {
-        let wait = Duration::from_micros(random.below(took.as_micros() as u64 + 1));
-        let kill = |mut command: std::process::Command| {
-            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            std::thread::sleep(wait);
-            let _ = child.kill();
-            child.wait().unwrap();
-        };
-        fs::write(&path, &plain).unwrap();
-        kill(add(&path));
-        let found = fs::read(&path).unwrap();
-        assert!(found[..plain.len()] == plain, "bytes of the image were changed");
-        assert!(image::open(&found).is_ok(), "{} of {} bytes", found.len(), with.len());
-        // Whoever tries again gets all of it, whatever was left.
-        if found != with {
-            expect_code(&mut add(&path), 0);
-            assert!(fs::read(&path).unwrap() == with);
-        }
-        let mut repair = shale(["repair", "-q"]);
-        repair.arg(&file).arg("-o").arg(&output);
-        kill(repair);
-        match fs::read(&output) {
-            Ok(found) => assert!(found == with, "half a file has the name"),
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
-        }
-        let _ = fs::remove_file(&output);
-        assert!(fs::read(&file).unwrap() == damaged, "the damaged file is only read");
-        let left = fs::read_dir(folder.path()).unwrap().count();
-        assert_eq!(left, 3, "source, image and damaged; nothing else");
-    }
 }

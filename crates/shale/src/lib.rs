@@ -27,7 +27,10 @@ pub mod listing; // paths in an image
 mod info; // counts and sizes
 pub mod dump; // any structure with its fields
 
-pub use check::{CheckOptions, CheckReport, Checked, DamagedPath, Problem as CheckProblem, check};
+pub use check::{
+    Advice, CheckOptions, CheckReport, Checked, DamagedPath, Left, Level as CheckLevel,
+    ParityState, Problem as CheckProblem, Remedy, Subset, Touches, check,
+};
 pub use create::{CreateOptions, CreateReport, Output, create};
 pub use dump::dump;
 pub use error::Error;

@@ -333,12 +333,7 @@ impl Repairer<'_> {
         if let Some(superblock) = found.superblock {
             return Ok(superblock);
         }
-        let image_id = found.image_id.unwrap_or_else(|| {
-            let mut id = [0; 16];
-            id[..8].copy_from_slice(&found.image_tag.to_le_bytes());
-            id
-        });
-        let superblock = Superblock::new(image_id);
+        let superblock = found.superblock();
         self.write(0, &superblock.encode(xxh3_64))?;
         self.report.made_anew.push("the superblock".to_owned());
         Ok(superblock)

@@ -1,11 +1,61 @@
-//! Arguments of the commands that sign images, verify signatures, add parity and repair.
+//! Arguments of the commands that check images, sign them, verify signatures, add parity and
+//! repair.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use shale::read::Identity;
 
 use super::{Offset, offset};
 use crate::size;
+
+/// `shale check`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Changes nothing and remembers nothing. Exit codes: 0 no problem in what was \
+                  checked, 1 it could not be checked, 4 problems were found."
+)]
+pub struct Check {
+    /// The image.
+    pub image: PathBuf,
+    /// Where the image begins in its file: bytes, or `auto`.
+    #[arg(long, default_value = "auto", value_parser = offset)]
+    pub offset: Offset,
+    /// Threads; 0 is as many as there are processors.
+    #[arg(long, default_value_t = 0)]
+    pub threads: usize,
+    /// The image has to have this identity, as `shale create` and `shale info` print it.
+    #[arg(long, value_name = "HASH")]
+    pub expect: Option<Identity>,
+    /// How deep.
+    #[arg(short, long, value_enum, default_value = "content")]
+    pub level: LevelChoice,
+    /// Only a part of bytes and frames, such as 1/7 on Mondays; structure and tables are always
+    /// checked. Parts are chosen by index: 1/7 to 7/7 together see everything.
+    #[arg(long, value_name = "PART")]
+    pub subset: Option<shale::Subset>,
+    /// End after this time, such as 90s, 10m or 2h, and say what was left out; structure and
+    /// tables are always checked.
+    #[arg(long, value_parser = size::parse_time)]
+    pub time: Option<Duration>,
+    /// The same as `--level frames`.
+    #[arg(long, hide = true, conflicts_with = "level")]
+    pub no_decode: bool,
+}
+
+/// How deep an image is checked; each level includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LevelChoice {
+    /// Superblock, section headers, trailers, root, hashes: a few reads.
+    Structure,
+    /// All metadata: every page and row of every table, and what must hold between them.
+    Tables,
+    /// Every byte against its checksums and hashes.
+    Frames,
+    /// Every frame decoded and compared with what was packed.
+    Content,
+}
 
 /// `shale sign`.
 #[derive(Debug, Args)]

@@ -365,6 +365,35 @@ impl Parity {
         }
     }
 
+    /// The leaves of `damage` that [`Parity::repair`] would not restore. Counts, reads nothing.
+    pub fn beyond(&self, damage: &LeafDamage) -> BTreeSet<u64> {
+        let mut lost = damage.leaves.clone();
+        loop {
+            let before = lost.len();
+            for set in (0..SET_COUNT).rev() {
+                let mut groups: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+                for &leaf in &lost {
+                    for (_, group) in self.groups_of(leaf).filter(|(of, _)| *of == set) {
+                        groups.entry(group).or_default().push(leaf);
+                    }
+                }
+                for (group, leaves) in groups {
+                    let whole = self
+                        .group_bodies(set, group)
+                        .filter(|body| !damage.bodies.contains(body))
+                        .take(leaves.len())
+                        .count();
+                    if whole == leaves.len() {
+                        leaves.iter().for_each(|leaf| _ = lost.remove(leaf));
+                    }
+                }
+            }
+            if lost.is_empty() || lost.len() == before {
+                return lost;
+            }
+        }
+    }
+
     /// Compares all leaves of the groups of `leaf` with their hashes and repairs what is damaged in
     /// them. Says whether `leaf` is whole now.
     pub fn repair_leaf(&self, store: &mut dyn LeafStore, leaf: u64) -> io::Result<bool> {

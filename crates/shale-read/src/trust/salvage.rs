@@ -41,6 +41,17 @@ pub struct Remains {
     pub roots: Vec<(u64, u64)>,
 }
 
+impl Remains {
+    /// The superblock, made anew from what else is known if it is lost.
+    pub fn superblock(&self) -> Superblock {
+        self.superblock.unwrap_or_else(|| {
+            let mut id = [0; 16];
+            id[..8].copy_from_slice(&self.image_tag.to_le_bytes());
+            Superblock::new(self.image_id.unwrap_or(id))
+        })
+    }
+}
+
 /// Looks through all of the image that begins at `start` of `source`. None if no header is left.
 pub fn remains(source: &Arc<dyn Source>, start: u64) -> Option<Remains> {
     let len = source.len().saturating_sub(start);

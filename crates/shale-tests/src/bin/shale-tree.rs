@@ -79,6 +79,9 @@ fn write_seeds(folder: &Path) -> Result<()> {
         ("table_page", seeds::pages()),
         ("frame_decode", seeds::frames()),
         ("manifest_lines", seeds::manifests()),
+        ("signature", seeds::signatures()),
+        ("build_then_read", seeds::trees()),
+        ("damage_then_read", seeds::damages()),
     ] {
         let folder = folder.join(target);
         fs::create_dir_all(&folder)?;

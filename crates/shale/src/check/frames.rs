@@ -15,22 +15,31 @@ use shale_format::schema::{frames, references};
 use shale_format::{FrameRecord, Root};
 use shale_table::{Cursor, Table};
 
+use super::bytes::Bytes;
+use super::findings::Scope;
+use super::level::Level;
 use super::rows::{Shared, record};
 use super::store::{PageFault, Store, TablePages};
-use super::{Checked, Context};
+use super::{Checked, Context, Left};
 use crate::error::Error;
 use crate::threads::thread_count;
 
 /// Frames a worker takes at once: few, so that neighbours are decoded at about the same time and
 /// find each other's references; not one, so that the counter is no bottleneck.
 const FRAMES_TAKEN: u64 = 8;
+/// Frames that are in the same part when a part of the image is checked: neighbours share
+/// references. A multiple of the above.
+pub(super) const FRAMES_IN_RUN: u64 = 64;
 
-/// Checks all frames and returns those that do not decode.
+/// Checks the frames of the subset and returns those that do not decode. The bytes before each
+/// frame are checked on the way.
 pub(super) fn check(
     context: &Context<'_>,
     root: &Root,
     shared: &Shared<'_>,
+    bytes: &Bytes<'_>,
     checked: &mut Checked,
+    left: &mut Left,
 ) -> Result<BTreeSet<u64>, Error> {
     let Some(frame_count) = shared.frame_count else {
         let what = "no frame was checked, as their table is damaged";
@@ -52,6 +61,7 @@ pub(super) fn check(
     let work = Work {
         context,
         root,
+        bytes,
         frame_count,
         next: AtomicU64::new(0),
         uses,
@@ -60,11 +70,18 @@ pub(super) fn check(
         damaged: Mutex::new(BTreeSet::new()),
         stop: AtomicBool::new(false),
         frames: AtomicU64::new(0),
+        left: AtomicU64::new(0),
         stored_bytes: AtomicU64::new(0),
         plain_bytes: AtomicU64::new(0),
         decoded: AtomicU64::new(0),
     };
-    context.progress.found(frame_count, plain_total(context, root));
+    let subset = context.options.subset;
+    let runs = frame_count.div_ceil(FRAMES_IN_RUN);
+    let share = |total: u64| match runs {
+        0 => 0,
+        _ => (u128::from(total) * u128::from(subset.count_of(runs)) / u128::from(runs)) as u64,
+    };
+    context.progress.found(share(frame_count), share(plain_total(context, root)));
     let threads = thread_count(context.options.threads);
     let results: Vec<Result<(), PageFault>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work.run())).collect();
@@ -77,6 +94,7 @@ pub(super) fn check(
     for fault in results.into_iter().filter_map(Result::err) {
         context.findings.add("table frames", None, fault.0);
     }
+    left.frames += work.left.into_inner();
     checked.frames += work.frames.into_inner();
     checked.stored_bytes += work.stored_bytes.into_inner();
     checked.plain_bytes += work.plain_bytes.into_inner();
@@ -110,6 +128,7 @@ fn count_uses(context: &Context<'_>, root: &Root, uses: &[AtomicU32]) -> Result<
 struct Work<'a> {
     context: &'a Context<'a>,
     root: &'a Root,
+    bytes: &'a Bytes<'a>,
     frame_count: u64,
     next: AtomicU64,
     /// References to each frame that are still to be used.
@@ -119,6 +138,8 @@ struct Work<'a> {
     damaged: Mutex<BTreeSet<u64>>,
     stop: AtomicBool,
     frames: AtomicU64,
+    /// Frames that nobody came to.
+    left: AtomicU64,
     stored_bytes: AtomicU64,
     plain_bytes: AtomicU64,
     decoded: AtomicU64,
@@ -174,7 +195,18 @@ impl Work<'_> {
                 self.stop.store(true, Ordering::Relaxed);
                 return Ok(());
             }
-            for frame in first..(first + FRAMES_TAKEN).min(self.frame_count) {
+            if !self.context.options.subset.has(first / FRAMES_IN_RUN) {
+                continue;
+            }
+            let end = (first + FRAMES_TAKEN).min(self.frame_count);
+            if self.context.is_over() {
+                self.left.fetch_add(end - first, Ordering::Relaxed);
+                continue;
+            }
+            if let Ok(last) = record(&mut tools.records, end - 1) {
+                self.bytes.run_to(last.stored_offset.saturating_add(last.stored_len));
+            }
+            for frame in first..end {
                 let done = self.lock().ahead.remove(&frame);
                 let record = match record(&mut tools.records, frame) {
                     Ok(record) => record,
@@ -184,10 +216,10 @@ impl Work<'_> {
                     }
                 };
                 if !done && !self.is_damaged(frame) {
-                    if self.context.options.decode {
+                    if self.context.options.level >= Level::Content {
                         let _ = self.get(frame, true, &mut tools);
                     } else if let Err(what) = self.read_stored(&record, &mut tools.stored) {
-                        self.damage(frame, Some(record.stored_offset), what);
+                        self.damage(frame, Some(&record), what);
                     }
                 }
                 self.frames.fetch_add(1, Ordering::Relaxed);
@@ -205,10 +237,15 @@ impl Work<'_> {
         self.damaged.lock().unwrap_or_else(|e| e.into_inner()).contains(&frame)
     }
 
-    fn damage(&self, frame: u64, offset: Option<u64>, what: String) {
+    fn damage(&self, frame: u64, record: Option<&FrameRecord>, what: String) {
+        self.damage_about(frame, record, what, Scope::Frame(frame));
+    }
+
+    fn damage_about(&self, frame: u64, record: Option<&FrameRecord>, what: String, scope: Scope) {
         let is_new = self.damaged.lock().unwrap_or_else(|e| e.into_inner()).insert(frame);
         if is_new {
-            self.context.findings.add(format!("frame {frame}"), offset, what);
+            let range = record.map(|record| (record.stored_offset, Some(record.stored_len)));
+            self.context.findings.add_about(format!("frame {frame}"), range, what, scope);
         }
     }
 
@@ -286,39 +323,46 @@ impl Work<'_> {
         for &reference in &below {
             self.used(reference);
         }
-        let offset = Some(record.stored_offset);
-        let result = prefix.and_then(|prefix| self.decode_plain(&record, &prefix, tools));
+        let result = prefix.and_then(|prefix| {
+            self.decode_plain(&record, &prefix, tools).map_err(|what| (what, None))
+        });
         match result {
             Ok(plain) => {
                 self.plain_bytes.fetch_add(record.plain_len, Ordering::Relaxed);
                 Ok(Arc::new(plain))
             }
-            Err(what) => {
-                self.damage(frame, offset, what);
+            Err((what, below)) => {
+                let scope =
+                    below.map_or(Scope::Frame(frame), |below| Scope::Through { frame, below });
+                self.damage_about(frame, Some(&record), what, scope);
                 Err(())
             }
         }
     }
 
+    /// The plain bytes of all references, or why there are none and which of them is to blame.
     fn prefix(
         &self,
         frame: u64,
         record: &FrameRecord,
         below: &[u64],
         tools: &mut Tools<'_, '_>,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, (String, Option<u64>)> {
         let mut prefix = Vec::new();
         for &reference in below {
             // Checked with the tables too, but recursion must not rest on another stage.
-            let found = super::rows::record(&mut tools.records, reference).map_err(|f| f.0)?;
+            let found = super::rows::record(&mut tools.records, reference);
+            let found = found.map_err(|fault| (fault.0, None))?;
             if found.depth >= record.depth || reference == frame {
-                return Err(format!("it refers to frame {reference}, which is not below it"));
+                let what = format!("it refers to frame {reference}, which is not below it");
+                return Err((what, None));
             }
-            let plain = self
-                .get(reference, false, tools)
-                .map_err(|()| format!("it refers to frame {reference}, which is damaged"))?;
+            let plain = self.get(reference, false, tools).map_err(|()| {
+                let what = format!("it refers to frame {reference}, which is damaged");
+                (what, Some(reference))
+            })?;
             if (prefix.len() + plain.len()) as u64 > PREFIX_LEN_MAX {
-                return Err("its prefix is longer than 128 MiB".to_owned());
+                return Err(("its prefix is longer than 128 MiB".to_owned(), None));
             }
             let from = prefix.len();
             prefix.extend_from_slice(&plain);

@@ -1,68 +1,72 @@
-//! The Merkle tree: every leaf hashed, every hash compared, and the identity with the one expected.
+//! The Merkle tree: its hashes compared with each other, and its identity with the one expected.
 //!
-//! The tree covers each byte before it, also those that no table leads to. Memory: 32 bytes for
-//! each 64 KiB of the image.
+//! The tree covers each byte before it, also those that no table leads to; the leaves are compared
+//! where all bytes are read. Memory: 32 bytes for each 64 KiB of the image.
 
-use shale_codec::merkle::{LeafHasher, tree};
-use shale_format::merkle::{FAN_OUT, HASH_LEN, LEAF_LEN, MERKLE_HEAD_LEN};
+use shale_codec::merkle::tree;
+use shale_format::merkle::{FAN_OUT, HASH_LEN, MERKLE_HEAD_LEN};
 use shale_format::{Identity, MerkleHead, SectionType, Trailer};
 use shale_read::identity_of;
 
+use super::findings::Scope;
 use super::{Context, sections::Layout};
-use crate::error::Error;
 
-/// Bytes hashed at once.
-const CHUNK_LEN: u64 = 1 << 20;
-/// Damaged leaves reported one by one.
-const NAMED_MAX: usize = 20;
+/// A tree whose hashes agree with each other.
+pub(super) struct Tree {
+    pub(super) head: MerkleHead,
+    pub(super) identity: Identity,
+    /// Level by level, leaves first.
+    hashes: Vec<[u8; HASH_LEN]>,
+}
 
-/// Checks the tree of the newest trailer. Gives the identity that its head has, whatever else is
-/// wrong.
-pub(super) fn check(
-    context: &Context<'_>,
-    layout: &Layout,
-    trailer: &Trailer,
-) -> Result<Option<Identity>, Error> {
+impl Tree {
+    /// Leaves of 64 KiB that it covers.
+    pub(super) fn leaf_count(&self) -> u64 {
+        self.head.shape().leaf_count()
+    }
+
+    /// The hash that a leaf should have.
+    pub(super) fn hash_of(&self, leaf: u64) -> Option<&[u8; HASH_LEN]> {
+        usize::try_from(leaf).ok().and_then(|leaf| self.hashes.get(leaf))
+    }
+}
+
+/// The tree of the newest trailer, if there is one and it can be read.
+pub(super) fn check(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Option<Tree> {
     let expected = context.options.expect;
     let place = "merkle tree";
     let offset = trailer.merkle_offset;
     if offset == 0 {
         if let Some(expected) = expected {
             let what = format!("there is none, so {expected} cannot be compared");
-            context.findings.add(place, None, what);
+            context.findings.add_about(place, None, what, Scope::OtherImage);
         }
-        return Ok(None);
+        return None;
     }
-    let (head, hashes) = match read(context, layout, offset) {
-        Ok(read) => read,
+    let tree = match read(context, layout, offset) {
+        Ok(tree) => tree,
         Err(what) => {
             context.findings.add(place, Some(offset), what);
-            return Ok(None);
+            return None;
         }
     };
-    let identity = identity_of(&head);
-    if expected.is_some_and(|expected| expected != identity) {
+    if let Some(expected) = expected.filter(|&expected| expected != tree.identity) {
         let what = format!(
-            "the identity is {identity}, expected {}: this is another image, or one that was \
+            "the identity is {}, expected {expected}: this is another image, or one that was \
              changed",
-            expected.map_or_else(String::new, |expected| expected.to_string())
+            tree.identity
         );
-        context.findings.add("identity", None, what);
+        context.findings.add_about("identity", None, what, Scope::OtherImage);
     }
-    if (head.root_offset, head.root_section_len) != (trailer.root_offset, trailer.root_section_len)
-    {
+    let MerkleHead { root_offset, root_section_len, .. } = tree.head;
+    if (root_offset, root_section_len) != (trailer.root_offset, trailer.root_section_len) {
         context.findings.add(place, Some(offset), "it is for another root than the trailer's");
     }
-    leaves(context, &head, &hashes)?;
-    Ok(Some(identity))
+    Some(tree)
 }
 
 /// The head, and all hashes of the tree after they were compared with each other.
-fn read(
-    context: &Context<'_>,
-    layout: &Layout,
-    offset: u64,
-) -> Result<(MerkleHead, Vec<[u8; HASH_LEN]>), String> {
+fn read(context: &Context<'_>, layout: &Layout, offset: u64) -> Result<Tree, String> {
     let section = layout.sections.iter().find(|section| section.offset == offset);
     let section = section.ok_or("no whole section is where the trailer says it is")?;
     if section.section_type != SectionType::Merkle as u16 || section.codec != 0 {
@@ -82,42 +86,5 @@ fn read(
     if right != hashes || right.last() != Some(&head.tree_root) {
         return Err("its hashes contradict each other".to_owned());
     }
-    Ok((head, right))
-}
-
-fn leaves(
-    context: &Context<'_>,
-    head: &MerkleHead,
-    hashes: &[[u8; HASH_LEN]],
-) -> Result<(), Error> {
-    let (mut at, mut leaf, mut named) = (0, 0, 0);
-    let mut chunk = Vec::new();
-    let mut damaged = 0_u64;
-    while at < head.covered_len {
-        context.check_cancel()?;
-        let len = (head.covered_len - at).min(CHUNK_LEN);
-        let read = context.store.read(at, len, &mut chunk);
-        let mut hasher = LeafHasher::new(LEAF_LEN as usize);
-        if read.is_ok() {
-            hasher.update(&chunk);
-        }
-        let found = hasher.finish();
-        for index in 0..len.div_ceil(LEAF_LEN) as usize {
-            if found.get(index) != hashes.get(leaf) {
-                damaged += 1;
-                if named < NAMED_MAX {
-                    named += 1;
-                    let offset = at + index as u64 * LEAF_LEN;
-                    context.findings.add(format!("leaf {leaf}"), Some(offset), "it is damaged");
-                }
-            }
-            leaf += 1;
-        }
-        at += len;
-    }
-    if damaged > named as u64 {
-        let what = format!("{} more leaves are damaged", damaged - named as u64);
-        context.findings.add("merkle tree", None, what);
-    }
-    Ok(())
+    Ok(Tree { head, identity: identity_of(&head), hashes: right })
 }

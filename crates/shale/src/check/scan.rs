@@ -9,6 +9,7 @@ use std::sync::Arc;
 use shale_format::SectionType;
 use shale_table::{ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSource, Schema, TableRoot};
 
+use super::findings::{RowScope, Scope};
 use super::sections::Layout;
 use super::store::{PageFault, TablePages};
 use super::{Checked, Context};
@@ -32,6 +33,26 @@ struct Ahead {
     end_row: u64,
     first_page: u64,
     first_key: Option<u64>,
+    /// First key of the page behind, as far as an index of the same level says it.
+    end_key: Option<u64>,
+}
+
+impl Ahead {
+    /// Its bytes.
+    fn range(&self) -> Option<(u64, Option<u64>)> {
+        Some((self.page.offset, Some(u64::from(self.page.stored_len))))
+    }
+
+    /// What cannot be read if it cannot be.
+    fn scope(&self, root: &TableRoot, schema: &'static Schema) -> Scope {
+        Scope::Rows(RowScope {
+            table: schema.name,
+            top: root.top.offset,
+            first: self.first_row,
+            end: self.end_row,
+            keys: (self.first_key.unwrap_or_default(), self.end_key),
+        })
+    }
 }
 
 /// Visits all rows of a table. Returns whether every page was read, so that what could not be
@@ -50,13 +71,24 @@ pub(super) fn scan(
         return Ok(true);
     }
     if let Err(error) = shale_table::Table::new(*root, schema, &NoPages) {
-        findings.add(place, None, error.to_string());
+        findings.add_about(place, None, error.to_string(), Scope::Everything);
         return Ok(false);
     }
+    let top = Ahead {
+        page: root.top,
+        level: root.level_count - 1,
+        first_row: 0,
+        end_row: root.row_count,
+        first_page: 0,
+        first_key: None,
+        end_key: None,
+    };
     let pages = match TablePages::new(&context.store, root) {
         Ok(pages) => pages,
         Err(fault) => {
-            findings.add(place, Some(root.dictionary.offset), format!("dictionary: {}", fault.0));
+            let range = (root.dictionary.offset, Some(u64::from(root.dictionary.stored_len)));
+            let what = format!("dictionary: {}", fault.0);
+            findings.add_about(place, Some(range), what, top.scope(root, schema));
             return Ok(false);
         }
     };
@@ -65,20 +97,15 @@ pub(super) fn scan(
     let mut seen = HashSet::new();
     let mut data_pages = 0u64;
     let mut integers: Vec<Vec<u64>> = vec![Vec::new(); schema.columns.len()];
-    let mut ahead = vec![Ahead {
-        page: root.top,
-        level: root.level_count - 1,
-        first_row: 0,
-        end_row: root.row_count,
-        first_page: 0,
-        first_key: None,
-    }];
+    let mut ahead = vec![top];
     while let Some(at) = ahead.pop() {
         context.check_cancel()?;
         if findings.is_full() {
             return Ok(false);
         }
-        let add = |what: String| findings.add(place, Some(at.page.offset), what);
+        let add = |what: String| {
+            findings.add_about(place, at.range(), what, at.scope(root, schema));
+        };
         if !seen.insert(at.page.offset) {
             add("a page is used twice".to_owned());
             complete = false;
@@ -195,7 +222,8 @@ fn children(at: &Ahead, page: &Page) -> Result<Vec<Ahead>, PageFault> {
             first_row: first_row[row],
             end_row,
             first_page: first_page[row],
-            first_key: (at.level == 1).then_some(first_key[row]),
+            first_key: Some(first_key[row]),
+            end_key: first_key.get(row + 1).copied().or(at.end_key),
         });
     }
     Ok(children)

@@ -3,7 +3,7 @@
 //! Sections are walked from the superblock on. Where a header is damaged the walk looks for the
 //! next one: a header knows its own offset and its image, so that no bytes of a file pass for one.
 
-use shale_codec::{Codec, Decoder, Xxh3, xxh3_64};
+use shale_codec::{Codec, Decoder, xxh3_64};
 use shale_format::limits::ROOT_PLAIN_LEN_MAX;
 use shale_format::section::{SECTION_HEADER_LEN, SECTION_MAGIC};
 use shale_format::superblock::SUPERBLOCK_LEN;
@@ -11,10 +11,12 @@ use shale_format::trailer::TRAILER_LEN;
 use shale_format::{FormatError, Root, SectionHeader, SectionType, Superblock, Trailer};
 
 use super::Context;
+use super::bytes::check_payload;
+use super::findings::Scope;
 use super::store::Store;
 use crate::error::Error;
 
-/// Bytes read at once while summing and searching.
+/// Bytes read at once while searching.
 const CHUNK_LEN: u64 = 1 << 20;
 
 /// What the walk found.
@@ -42,18 +44,30 @@ impl Layout {
     }
 }
 
-/// Reads the superblock. Without one, or with one of a newer version, there is nothing to check.
-pub(super) fn superblock(store: &Store) -> Result<Superblock, Error> {
+/// Reads the superblock.
+pub(super) fn superblock(store: &Store) -> Result<Superblock, FormatError> {
     let mut bytes = Vec::new();
     let len = store.len().min(SUPERBLOCK_LEN as u64);
-    store.read(0, len, &mut bytes).map_err(Error::Check)?;
-    Superblock::decode(&bytes, xxh3_64).map_err(|error| match error {
-        FormatError::Short { .. } | FormatError::Magic { .. } => Error::NotImage,
-        error => Error::Check(error.to_string()),
-    })
+    if store.read(0, len, &mut bytes).is_err() {
+        bytes.clear();
+    }
+    Superblock::decode(&bytes, xxh3_64)
 }
 
-/// Walks all sections, sums their payloads, and reads the newest root.
+/// Whether a section holds what is checked by itself too: frames, pages, parity. The sums of all
+/// others are compared at every level.
+pub(super) fn is_bulk(section: &SectionHeader) -> bool {
+    use SectionType::{Merkle, Root, Signature, Trailer};
+    ![Root, Merkle, Signature, Trailer].iter().any(|kind| *kind as u16 == section.section_type)
+}
+
+/// A section in words.
+pub(super) fn section_place(index: usize, section: &SectionHeader) -> String {
+    let kind = SectionType::from_id(section.section_type);
+    format!("section {index} ({})", kind.map_or("of unknown type", SectionType::name))
+}
+
+/// Walks all sections, sums the payloads of small ones, and reads the newest root.
 pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Layout, Error> {
     let Context { store, findings, progress, .. } = context;
     let mut layout = Layout::default();
@@ -74,7 +88,9 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
             Err(what) => {
                 let next = next_header(context, offset + 1, superblock.image_tag())?;
                 if trailers.last().is_none_or(|(_, t)| t.image_len != offset) || next.is_some() {
-                    findings.add(format!("section {}", layout.sections.len()), Some(offset), what);
+                    let place = format!("section {}", layout.sections.len());
+                    let range = Some((offset, Some(SECTION_HEADER_LEN as u64)));
+                    findings.add_about(place, range, what, Scope::Nothing);
                 }
                 match next {
                     Some(next) => {
@@ -86,21 +102,18 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
             }
         };
         let kind = SectionType::from_id(header.section_type);
-        let place = format!(
-            "section {} ({})",
-            layout.sections.len(),
-            kind.map_or("of unknown type", SectionType::name)
-        );
+        let place = section_place(layout.sections.len(), &header);
         let is_whole = header.stored_len <= store.len() - header.payload_offset();
         if !is_whole {
             let there = store.len() - header.payload_offset();
             let len = header.stored_len;
-            findings.add(
+            findings.add_about(
                 &place,
-                Some(offset),
+                Some((offset, Some(len.saturating_add(SECTION_HEADER_LEN as u64)))),
                 format!(
                     "truncated: its payload is {len} bytes, {there} are there; copy the image again"
                 ),
+                Scope::Nothing,
             );
             match next_header(context, header.payload_offset(), superblock.image_tag())? {
                 Some(next) => {
@@ -110,18 +123,10 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
                 None => break,
             }
         }
-        match sum_payload(context, &header)? {
-            Ok(sum) if sum == header.payload_sum => {}
-            Ok(sum) => findings.add(
-                &place,
-                Some(header.payload_offset()),
-                format!(
-                    "payload is damaged: sum {:016x} expected, {sum:016x} found",
-                    header.payload_sum
-                ),
-            ),
-            Err(what) => findings.add(&place, Some(header.payload_offset()), what),
+        if !is_bulk(&header) {
+            check_payload(context, layout.sections.len(), &header, &mut bytes);
         }
+        progress.done(0, header.end() - offset);
         if kind == Some(SectionType::Trailer) {
             match read_trailer(store, &header) {
                 Ok(trailer) => trailers.push((layout.sections.len(), trailer)),
@@ -133,10 +138,11 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
     }
     check_trailers(context, superblock, &layout, &trailers);
     match trailers.last() {
-        None => findings.add(
+        None => findings.add_about(
             "trailer",
             None,
             "there is none: the image is truncated or was never completed; copy or build it again",
+            Scope::Everything,
         ),
         Some((_, trailer)) => {
             layout.image_len = Some(trailer.image_len);
@@ -145,26 +151,6 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
         }
     }
     Ok(layout)
-}
-
-fn sum_payload(
-    context: &Context<'_>,
-    header: &SectionHeader,
-) -> Result<Result<u64, String>, Error> {
-    let mut sum = Xxh3::new();
-    let mut chunk = Vec::new();
-    let mut at = header.payload_offset();
-    while at < header.end() {
-        context.check_cancel()?;
-        let len = (header.end() - at).min(CHUNK_LEN);
-        if let Err(what) = context.store.read(at, len, &mut chunk) {
-            return Ok(Err(what));
-        }
-        sum.update(&chunk);
-        at += len;
-        context.progress.done(0, len);
-    }
-    Ok(Ok(sum.sum_64()))
 }
 
 /// The next offset from `from` on with a good header of this image.
@@ -248,31 +234,42 @@ fn check_trailers(
     }
 }
 
+/// The root that the trailer leads to, or if that is damaged the second one, behind the tree.
 fn read_root(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Option<Root> {
-    let found = layout.sections.iter().find(|section| section.offset == trailer.root_offset);
-    let result = match found {
+    let at = |offset: u64| layout.sections.iter().find(|section| section.offset == offset);
+    let result = match at(trailer.root_offset) {
         None => Err("no whole section is where the trailer says the root is".to_owned()),
-        Some(section) => decode_root(&context.store, section, trailer),
+        Some(section) => decode_root(&context.store, section, trailer.root_section_len),
     };
-    match result {
-        Ok(root) => Some(root),
-        Err(what) => {
-            context.findings.add("root", Some(trailer.root_offset), what);
-            None
+    let what = match result {
+        Ok(root) => return Some(root),
+        Err(what) => what,
+    };
+    let second = at(trailer.merkle_offset)
+        .filter(|_| trailer.merkle_offset > 0)
+        .and_then(|merkle| at(merkle.end()))
+        .and_then(|section| {
+            let len = section.end() - section.offset;
+            decode_root(&context.store, section, len).ok()
+        });
+    let range = Some((trailer.root_offset, Some(trailer.root_section_len)));
+    match &second {
+        Some(_) => {
+            let what = format!("{what}; the second root is used");
+            context.findings.add_about("root", range, what, Scope::Nothing);
         }
+        None => context.findings.add_about("root", range, what, Scope::Everything),
     }
+    second
 }
 
-fn decode_root(store: &Store, section: &SectionHeader, trailer: &Trailer) -> Result<Root, String> {
+fn decode_root(store: &Store, section: &SectionHeader, expected: u64) -> Result<Root, String> {
     if section.section_type != SectionType::Root as u16 {
         return Err(format!("the section there is of type {}, not a root", section.section_type));
     }
     let section_len = section.end() - section.offset;
-    if section_len != trailer.root_section_len {
-        return Err(format!(
-            "its section is {section_len} bytes, the trailer says {}",
-            trailer.root_section_len
-        ));
+    if section_len != expected {
+        return Err(format!("its section is {section_len} bytes, the trailer says {expected}"));
     }
     if section.plain_len > ROOT_PLAIN_LEN_MAX || section.stored_len > ROOT_PLAIN_LEN_MAX {
         return Err(format!("it is {} bytes, allowed is 16 MiB", section.plain_len));
@@ -280,7 +277,7 @@ fn decode_root(store: &Store, section: &SectionHeader, trailer: &Trailer) -> Res
     let mut bytes = Vec::new();
     store.read(section.payload_offset(), section.stored_len, &mut bytes)?;
     if xxh3_64(&bytes) != section.payload_sum {
-        return Err("its payload is damaged; older roots are not tried".to_owned());
+        return Err("its payload is damaged".to_owned());
     }
     if section.codec == 1 {
         let mut plain = Vec::new();

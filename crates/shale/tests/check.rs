@@ -1,0 +1,276 @@
+//! Promise: check says what is wrong, where, which files it touches, whether it can be repaired and
+//! what to do next; parts of a check together see everything.
+
+use shale::read::{FileSource, MemorySource, OffsetChoice};
+use shale::{
+    Advice, CheckLevel, CheckOptions, CheckReport, CreateOptions, Error, NoProgress, Output,
+    ParityState, Remedy, Subset, check, create,
+};
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MIB: usize = 1 << 20;
+
+/// Bytes that do not compress.
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+/// An image of a few MiB: noise, text, links, and a large directory.
+fn image(parity_ppm: u32) -> Vec<u8> {
+    let place = tempfile::tempdir().unwrap();
+    let source = place.path().join("source");
+    fs::create_dir_all(source.join("many")).unwrap();
+    fs::create_dir_all(source.join("deep/er")).unwrap();
+    for number in 0..3000 {
+        fs::write(source.join(format!("many/file-{number:05}")), format!("{number}")).unwrap();
+    }
+    for number in 0..12 {
+        fs::write(source.join(format!("deep/noise-{number}")), noise(MIB / 4, number)).unwrap();
+    }
+    std::os::unix::fs::symlink("../many", source.join("deep/er/link")).unwrap();
+    let path = place.path().join("image");
+    let options = CreateOptions { parity_ppm, ..CreateOptions::default() };
+    create(&[source.as_path().into()], Output::Path(path.clone()), &options, &NoProgress).unwrap();
+    fs::read(path).unwrap()
+}
+
+fn run(bytes: &[u8], options: &CheckOptions) -> CheckReport {
+    check(Arc::new(MemorySource::new(bytes)), options, &NoProgress).unwrap()
+}
+
+fn at(level: CheckLevel) -> CheckOptions {
+    CheckOptions { level, ..CheckOptions::default() }
+}
+
+/// Type and payload of each section.
+fn sections(bytes: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
+    let mut found = Vec::new();
+    let mut at = 64;
+    while at < bytes.len() {
+        let len = u64::from_le_bytes(*bytes[at + 24..].first_chunk().unwrap()) as usize;
+        found.push((bytes[at + 8], at + 64..at + 64 + len));
+        at += len + 64;
+    }
+    found
+}
+
+/// Where some bytes are in others.
+fn find(bytes: &[u8], wanted: &[u8]) -> usize {
+    bytes.windows(wanted.len()).position(|window| window == wanted).unwrap()
+}
+
+#[test]
+fn each_level_looks_at_more_and_costs_more() {
+    let bytes = image(50_000);
+    let reports: Vec<CheckReport> =
+        CheckLevel::ALL.iter().map(|level| run(&bytes, &at(*level))).collect();
+    for report in &reports {
+        assert!(report.is_clean() && report.is_complete(), "{:?}", report.problems);
+        assert!(report.advice().is_empty() && report.identity.is_some());
+        assert_eq!(report.parity, ParityState::NotSought);
+    }
+    let [structure, tables, frames, content] = &reports[..] else { panic!("four levels") };
+    assert_eq!((structure.checked.rows, structure.checked.leaves), (0, 0));
+    assert!(tables.checked.rows > 6000 && tables.checked.frames == 0);
+    assert!(frames.checked.frames > 0 && frames.checked.leaves > 48);
+    assert_eq!(frames.checked.frames_decoded, 0);
+    assert_eq!(content.checked.frames_decoded, content.checked.frames);
+    assert_eq!(content.checked.leaves, frames.checked.leaves);
+    // What each level finds: bytes of a frame, of a page, of a structure.
+    let frame = find(&bytes, &noise(64, 5));
+    let parts = sections(&bytes);
+    let kind = |wanted: u8| parts.iter().find(|(kind, _)| *kind == wanted).unwrap().1.clone();
+    for (place, finds) in [
+        (frame, [false, false, true, true]),
+        (kind(2).start + 40, [false, true, true, true]),
+        (kind(3).start + 9, [true; 4]),
+    ] {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 4;
+        let found = CheckLevel::ALL.map(|level| !run(&damaged, &at(level)).is_clean());
+        assert_eq!(found, finds, "byte {place}");
+    }
+}
+
+#[test]
+fn parts_together_see_everything_and_each_leaf_and_frame_once() {
+    let bytes = image(0);
+    let whole = run(&bytes, &CheckOptions::default());
+    let mut places: Vec<usize> =
+        sections(&bytes).iter().map(|(_, range)| range.start + 5).collect();
+    places.extend((0..20).map(|step| 64 + step * (bytes.len() - 200) / 20));
+    for of in [2, 7] {
+        let parts: Vec<CheckOptions> = (1..=of)
+            .map(|part| CheckOptions {
+                subset: Subset::new(part, of).unwrap(),
+                ..CheckOptions::default()
+            })
+            .collect();
+        let reports: Vec<CheckReport> = parts.iter().map(|part| run(&bytes, part)).collect();
+        let sum = |count: fn(&CheckReport) -> u64| reports.iter().map(count).sum::<u64>();
+        assert_eq!(sum(|report| report.checked.frames), whole.checked.frames);
+        assert_eq!(sum(|report| report.checked.leaves), whole.checked.leaves);
+        for &place in &places {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 0x40;
+            let finds = parts.iter().filter(|part| !run(&damaged, part).is_clean()).count();
+            assert!(finds >= 1, "byte {place} is in no part of {of}");
+        }
+    }
+}
+
+#[test]
+fn without_time_nothing_is_begun_and_that_is_said() {
+    let bytes = image(0);
+    let whole = run(&bytes, &CheckOptions::default());
+    let none = CheckOptions { time_max: Some(Duration::ZERO), ..CheckOptions::default() };
+    let report = run(&bytes, &none);
+    assert!(report.is_clean() && !report.is_complete());
+    assert_eq!(report.left.frames, whole.checked.frames);
+    assert_eq!(report.left.leaves, whole.checked.leaves);
+    assert_eq!((report.checked.frames, report.checked.leaves), (0, 0));
+    assert_eq!(report.checked.rows, whole.checked.rows, "metadata is always checked whole");
+    let enough =
+        CheckOptions { time_max: Some(Duration::from_secs(3600)), ..CheckOptions::default() };
+    assert_eq!(run(&bytes, &enough).checked, whole.checked);
+}
+
+#[test]
+fn a_damaged_frame_names_its_files_and_whether_parity_helps() {
+    for (parity, remedy, advice) in [
+        (50_000, Remedy::Parity, vec![Advice::Repair]),
+        (0, Remedy::NoParity, vec![Advice::GetAnotherCopy, Advice::ExtractContinue]),
+    ] {
+        let mut bytes = image(parity);
+        let place = find(&bytes, &noise(64, 5));
+        bytes[place] ^= 1;
+        for level in [CheckLevel::Frames, CheckLevel::Content] {
+            let report = run(&bytes, &at(level));
+            assert_eq!(report.advice(), advice);
+            let frame =
+                report.problems.iter().find(|problem| problem.place.starts_with("frame")).unwrap();
+            assert!(frame.touches.paths.contains(&b"deep/noise-5".to_vec()), "{frame:?}");
+            assert_eq!(frame.touches.path_count, frame.touches.paths.len() as u64);
+            let (from, len) = (frame.offset.unwrap(), frame.len.unwrap());
+            assert!((from..from + len).contains(&(place as u64)));
+            for problem in &report.problems {
+                assert_eq!(problem.remedy, remedy, "{problem}");
+            }
+            assert!(report.damaged_paths.iter().any(|path| path.path == b"deep/noise-5"));
+        }
+    }
+}
+
+#[test]
+fn what_is_more_than_parity_can_restore_is_told_apart() {
+    let mut bytes = image(50_000);
+    let report = run(&bytes, &CheckOptions::default());
+    // A byte in each leaf of the noise is more than 18 leaves of one group.
+    let first = find(&bytes, &noise(64, 0)) / (64 << 10);
+    for leaf in first..first + 40 {
+        bytes[leaf * (64 << 10) + 99] ^= 8;
+    }
+    let damaged = run(&bytes, &CheckOptions::default());
+    assert!(report.is_clean() && !damaged.is_clean());
+    let ParityState::Found { damaged_leaves, lost_leaves, .. } = damaged.parity else {
+        panic!("{:?}", damaged.parity)
+    };
+    assert_eq!(damaged_leaves, 40);
+    assert!(lost_leaves > 20, "{lost_leaves}");
+    assert!(damaged.problems.iter().any(|problem| problem.remedy == Remedy::BeyondParity));
+    assert_eq!(damaged.advice()[0], Advice::GetAnotherCopy);
+    assert!(damaged.advice().contains(&Advice::ExtractContinue));
+}
+
+#[test]
+fn damaged_pages_name_what_their_rows_are_for() {
+    let bytes = image(0);
+    let parts = sections(&bytes);
+    let pages = parts.iter().find(|(kind, _)| *kind == 2).unwrap().1.clone();
+    let mut touched = 0;
+    // A byte in every few pages; whatever a page holds, somebody is named or nobody is hit.
+    for at_byte in (pages.start..pages.end).step_by((pages.len() / 60).max(1)) {
+        let mut damaged = bytes.clone();
+        damaged[at_byte] ^= 2;
+        let report = run(&damaged, &at(CheckLevel::Tables));
+        assert!(!report.is_clean(), "byte {at_byte}");
+        let problem = report.problems.iter().find(|p| p.place.starts_with("table")).unwrap();
+        touched += usize::from(problem.touches.path_count > 0 || problem.touches.everything);
+        if problem.place == "table entries" {
+            // The names of the root's own entries are in it.
+            assert!(problem.touches.paths.contains(&Vec::new()), "{problem}");
+        }
+        if problem.place == "table symlinks" {
+            assert_eq!(problem.touches.paths, [b"deep/er/link".to_vec()], "{problem}");
+        }
+    }
+    assert!(touched > 50, "{touched} of 60");
+}
+
+#[test]
+fn a_lost_beginning_or_end_is_a_problem_and_not_the_end_of_the_check() {
+    for (parity, remedy, advice) in
+        [(50_000, Remedy::Parity, Advice::Repair), (0, Remedy::NoParity, Advice::GetAnotherCopy)]
+    {
+        let bytes = image(parity);
+        let mut headless = bytes.clone();
+        headless[..64].fill(0);
+        let tailless = &bytes[..bytes.len() - 100];
+        for (what, bytes, place) in
+            [("head", &headless[..], "superblock"), ("tail", tailless, "trailer")]
+        {
+            let report = run(bytes, &CheckOptions::default());
+            let problem = report.problems.iter().find(|problem| problem.place == place);
+            let problem = problem.unwrap_or_else(|| panic!("{what}: {:?}", report.problems));
+            // Without its end, an image with parity is the one before parity was added.
+            assert!(problem.touches.everything || (what, parity) == ("tail", 50_000), "{what}");
+            assert_eq!(problem.remedy, remedy, "{what}");
+            assert_eq!(report.advice()[0], advice, "{what}");
+            assert!(parity > 0 || report.advice().contains(&Advice::Salvage), "{what}");
+        }
+        // A root that is lost is replaced by the second one, and the rest is checked.
+        let root = sections(&bytes).iter().find(|(kind, _)| *kind == 3).unwrap().1.clone();
+        let mut rootless = bytes.clone();
+        rootless[root].fill(0x55);
+        let report = run(&rootless, &CheckOptions::default());
+        assert!(report.problems.iter().any(|problem| problem.what.contains("second root")));
+        assert!(report.checked.frames > 0);
+    }
+}
+
+#[test]
+fn another_image_is_not_a_damaged_one() {
+    let bytes = image(0);
+    let identity = run(&bytes, &CheckOptions::default()).identity.unwrap();
+    let mut other = identity;
+    other.0[7] ^= 1;
+    let options = CheckOptions { expect: Some(other), ..CheckOptions::default() };
+    let report = run(&bytes, &options);
+    assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+    assert_eq!(report.problems[0].remedy, Remedy::OtherImage);
+    assert_eq!(report.advice(), [Advice::GetExpectedImage]);
+}
+
+#[test]
+fn what_is_no_image_is_no_damaged_image() {
+    for bytes in [vec![], vec![0; 10_000], noise(100_000, 1)] {
+        for offset in [OffsetChoice::Auto, OffsetChoice::At(0)] {
+            let source = Arc::new(MemorySource::new(bytes.clone()));
+            let options = CheckOptions { offset, ..CheckOptions::default() };
+            let error = check(source, &options, &NoProgress).unwrap_err();
+            assert!(matches!(error, Error::NotImage | Error::Read(_)), "{error}");
+        }
+    }
+    let here = FileSource::open(std::path::Path::new(env!("CARGO_MANIFEST_PATH"))).unwrap();
+    assert!(check(Arc::new(here), &CheckOptions::default(), &NoProgress).is_err());
+}
