@@ -94,20 +94,37 @@ pub fn truth(bytes: &[u8]) -> Facts {
     truth
 }
 
+/// What became of a damaged image that did nothing wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// It opened.
+    pub opened: bool,
+    /// The first error, if not everything could be read.
+    pub error: Option<String>,
+}
+
 /// Whether the read paths and check do what they promise for a damaged image. The answer says
 /// whether the image opened.
 pub fn judge(damaged: Vec<u8>, truth: &Facts) -> Result<bool, String> {
+    judge_more(damaged, truth).map(|judged| judged.opened)
+}
+
+/// The same, and what could not be read.
+pub fn judge_more(damaged: Vec<u8>, truth: &Facts) -> Result<Judged, String> {
     let source = Arc::new(MemorySource::new(damaged));
-    let facts = facts(source.clone(), small_options());
-    if let Ok(facts) = &facts {
-        facts.judge(truth)?;
-    }
+    let judged = match facts(source.clone(), small_options()) {
+        Ok(facts) => {
+            facts.judge(truth)?;
+            Judged { opened: true, error: facts.errors.into_iter().next() }
+        }
+        Err(error) => Judged { opened: false, error: Some(error.to_string()) },
+    };
     match check(source, &CheckOptions { threads: 1, ..CheckOptions::default() }, &NoProgress) {
         // Whatever follows a whole image is other data.
         Ok(report) if report.is_clean() && report.bytes_behind == 0 => {
             Err("check finds nothing".to_owned())
         }
-        _ => Ok(facts.is_ok()),
+        _ => Ok(judged),
     }
 }
 

@@ -227,10 +227,9 @@ pub fn damage_then_read(bytes: &[u8]) {
         }
         let options = CheckOptions { threads: 1, ..CheckOptions::default() };
         if let Ok(report) = check(source, &options, &NoProgress) {
-            // Without its parity, an image is the one without, and what is left is other data.
-            let is_plain = damaged.starts_with(WHOLE[0])
-                && damaged.len() as u64 == report.image_len + report.bytes_behind
-                && report.image_len == WHOLE[0].len() as u64;
+            // What is clean is whole, with its parity or without; what follows is other data.
+            let len = report.image_len as usize;
+            let is_plain = WHOLE.iter().any(|whole| damaged.get(..len) == Some(whole));
             assert!(!report.is_clean() || is_plain, "check finds nothing");
         }
     });
