@@ -435,8 +435,17 @@ pub struct Extract {
     #[command(flatten)]
     pub image: ImageArgs,
     /// The directory to extract into; made if it is not there.
-    #[arg(short = 'C', long = "directory")]
-    pub directory: PathBuf,
+    #[arg(short = 'C', long = "directory", required_unless_present = "to_stdout")]
+    pub directory: Option<PathBuf>,
+    /// Write the contents of files to standard output, in the order of their paths, and make
+    /// nothing.
+    #[arg(short = 'O', long, conflicts_with_all = ["directory", "overwrite", "same_owner",
+        "no_same_owner", "xattrs", "no_xattrs", "no_devices", "sparse", "strip_components",
+        "keep_going"])]
+    pub to_stdout: bool,
+    /// Leave out so many names at the beginning of each path; what has no more is left out.
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    pub strip_components: usize,
     /// What to extract: paths, with `*` and `?` inside a name, `**` across directories; all
     /// without.
     pub patterns: Vec<OsString>,
@@ -452,9 +461,16 @@ pub struct Extract {
     /// Make everything the user's own, also as root.
     #[arg(long)]
     pub no_same_owner: bool,
+    /// Restore extended attributes, which is done anyway; undoes --no-xattrs before it.
+    #[arg(long, overrides_with = "no_xattrs")]
+    pub xattrs: bool,
     /// Do not restore extended attributes.
-    #[arg(long)]
+    #[arg(long, overrides_with = "xattrs")]
     pub no_xattrs: bool,
+    /// Where files get holes; as in the image without.
+    #[arg(long, value_enum, value_name = "WHERE", num_args = 0..=1, require_equals = true,
+        default_missing_value = "always")]
+    pub sparse: Option<SparseChoice>,
     /// Do not make device nodes.
     #[arg(long)]
     pub no_devices: bool,
@@ -532,6 +548,17 @@ pub enum CompressChoice {
     Bzip2,
     /// LZ4.
     Lz4,
+}
+
+/// Where extracted files get holes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SparseChoice {
+    /// Where they have them in the image.
+    Stored,
+    /// There, and where the image knows of nothing but zeroes.
+    Always,
+    /// Nowhere.
+    Never,
 }
 
 /// What to do with files that are there already.

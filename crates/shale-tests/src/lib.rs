@@ -31,3 +31,5 @@ pub mod places;
 pub mod seeds;
 /// A second reader of images, from the specification alone.
 pub mod second_reader;
+/// Bodies of the fuzz targets of importers.
+pub mod importers;

@@ -166,12 +166,21 @@ pub fn open_parent<'p>(
     Ok((open_folder(root, folder)?, OsStr::from_bytes(name)))
 }
 
-/// The folder at `path` below `root`.
+/// The folder at `path` below `root`, reached in pieces that one call can name.
 pub fn open_folder(root: BorrowedFd<'_>, path: &[u8]) -> rustix::io::Result<OwnedFd> {
+    const PIECE_LEN_MAX: usize = 2048;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut folder = rustix::fs::openat(root, ".", flags, Mode::empty())?;
-    for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
-        folder = rustix::fs::openat(&folder, OsStr::from_bytes(name), flags, Mode::empty())?;
+    let mut rest = path;
+    while !rest.is_empty() {
+        let end = match rest.len() <= PIECE_LEN_MAX {
+            true => rest.len(),
+            // A name has 255 bytes at most, so there is a slash.
+            false => rest[..PIECE_LEN_MAX].iter().rposition(|b| *b == b'/').unwrap_or(rest.len()),
+        };
+        folder =
+            rustix::fs::openat(&folder, OsStr::from_bytes(&rest[..end]), flags, Mode::empty())?;
+        rest = rest[end..].strip_prefix(b"/").unwrap_or(&rest[end..]);
     }
     Ok(folder)
 }

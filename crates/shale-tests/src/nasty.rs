@@ -95,6 +95,52 @@ pub fn tiny_tree(seed: u64) -> Vec<Item> {
     tree.items
 }
 
+/// What is far beyond the usual; made where the file system takes most of it, which is memory.
+/// `large` and `depth` are entries of its long directory and levels of its deep one.
+pub fn extreme_tree(seed: u64, large: usize, depth: usize) -> Vec<Item> {
+    let mut tree = Tree { items: Vec::new(), random: Random::new(seed) };
+    tree.add("", Kind::Directory);
+    let value = tree.random.bytes(65_536);
+    let many = (0..400).map(|n| (format!("user.number-{n}").into_bytes(), vec![n as u8; n % 7]));
+    let many: Vec<_> = many.collect();
+    tree.small_file("many-attributes").xattrs = many.clone();
+    tree.folder("many-attributes-folder").xattrs = many;
+    tree.small_file("long-attribute").xattrs = vec![(b"user.long".to_vec(), value.clone())];
+    tree.folder("long-attribute-folder").xattrs = vec![(b"trusted.long".to_vec(), value)];
+    for (index, sec) in [-(1 << 40), -1, 1 << 33, 1 << 40].into_iter().enumerate() {
+        tree.small_file(format!("time-{index}")).mtime = (sec, 999_999_999);
+    }
+    tree.folder("names");
+    for _ in 0..200 {
+        let mut name = tree.random.bytes(255);
+        for byte in name.iter_mut().filter(|byte| matches!(byte, 0 | b'/')) {
+            *byte = b'\n';
+        }
+        tree.small_file([b"names/", &name[..]].concat());
+    }
+    tree.folder("many");
+    for index in 0..large {
+        tree.file(format!("many/{:x}-{index}", index * 2_654_435_761 % 65_536), Data::Zero(0));
+    }
+    let mut deep = String::from("deep");
+    tree.folder(&deep);
+    for _ in 0..depth {
+        deep.push_str("/d");
+        tree.folder(&deep);
+    }
+    tree.file(format!("{deep}/bottom"), Data::Text(1, 5000));
+    tree.add("link-to-bottom", Kind::HardLink(format!("{deep}/bottom").into_bytes()));
+    tree.add("names/link-to-bottom", Kind::HardLink(format!("{deep}/bottom").into_bytes()));
+    const T: u64 = 1 << 40;
+    let islands = |at: &[u64]| at.iter().map(|at| (*at, Data::Text(*at, 5000))).collect();
+    let pieces = islands(&[0, T + 12_345, 8 * T, 16 * T - 5000]);
+    tree.add("sixteen-tebibytes", Kind::File { len: 16 * T, pieces });
+    let pieces = islands(&[T]);
+    tree.add("hole-at-both-ends", Kind::File { len: 2 * T, pieces });
+    tree.add("one-hole", Kind::File { len: 15 * T, pieces: Vec::new() });
+    tree.items
+}
+
 /// Trees of golden images by name. Never changed once an image is made of them; needs root.
 pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
     match name {

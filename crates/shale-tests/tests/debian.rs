@@ -1,7 +1,11 @@
 //! Promise: a whole Debian system comes back, as mount and as extraction, also by the judgement of
 //! programs that know nothing of ShaleFS. The system is made with mmdebstrap, as root.
 
-use shale_tests::command::{Mount, can_mount, create, expect_code, extract, has_program, run};
+use shale_tests::command::{
+    Mount, can_mount, create, expect_code, export, extract, has_program, run,
+};
+use shale_tests::image::manifest_at;
+use shale_tests::keep::as_squashfs;
 use shale_tests::manifest::Manifest;
 use shale_tests::places;
 use std::path::Path;
@@ -26,9 +30,25 @@ fn a_debian_system_comes_back() {
         compare_by_others(&source, mount.path());
         mount.end();
     }
+    through_other_formats(folder.path(), &image, &expected);
     let target = folder.path().join("extracted");
     extract(&image, &target);
     expected.assert_equals(&Manifest::of(&target).unwrap(), "extraction");
+}
+
+/// Out as tar and SquashFS, and back.
+fn through_other_formats(folder: &Path, image: &Path, expected: &Manifest) {
+    let again = folder.join("again.shale");
+    export(image, &folder.join("x.tar"), &[], 0);
+    create(&folder.join("x.tar"), &again, &["-1"]);
+    expected.assert_equals(&manifest_at(&again), "tar");
+    export(image, &folder.join("x.squashfs"), &["--level=3"], 0);
+    create(&folder.join("x.squashfs"), &again, &["-1f"]);
+    let expected = as_squashfs(expected.clone());
+    expected.assert_equals(&as_squashfs(manifest_at(&again)), "SquashFS");
+    export(&again, &folder.join("x.tar"), &["-f"], 0);
+    create(&folder.join("x.tar"), &again, &["-1f"]);
+    expected.assert_equals(&as_squashfs(manifest_at(&again)), "SquashFS and tar");
 }
 
 /// diff and rsync see no difference either.

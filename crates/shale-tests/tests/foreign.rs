@@ -54,7 +54,7 @@ fn squashfs_of_every_compressor_is_read_as_it_was_packed() {
             println!("skipped: this mksquashfs has no {set:?}");
             continue;
         }
-        create(&squashfs, &path("x.shale"), &["-f"]);
+        create(&squashfs, &path("x.shale"), &["-f", "-1"]);
         let found = by_mksquashfs(of_image(&path("x.shale")));
         expected.assert_equals(&found, &format!("{set:?}"));
         read += 1;
@@ -162,7 +162,7 @@ fn damaged_images_are_errors_and_leave_nothing() {
     let used = u64::from_le_bytes(good[40..48].try_into().unwrap()) as usize;
     let pack = |bytes: &[u8]| {
         std::fs::write(path("bad.squashfs"), bytes).unwrap();
-        let mut command = shale(["create", "-f", "--no-verify"]);
+        let mut command = shale(["create", "-f", "-1", "--no-verify"]);
         let output = command.arg(path("bad.squashfs")).arg("-o").arg(path("bad.shale")).output();
         let output = output.unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -201,7 +201,7 @@ fn dwarfs_of_every_codec_is_the_tree_that_was_packed() {
     assert!(images.len() >= 6);
     for dwarfs in images {
         let name = dwarfs.file_name().unwrap().to_str().unwrap().to_owned();
-        create(&dwarfs, &path("x.shale"), &["-f", "--keep-times=atime,ctime"]);
+        create(&dwarfs, &path("x.shale"), &["-f", "-1", "--keep-times=atime,ctime"]);
         let found = of_image(&path("x.shale"));
         let mut count = 0;
         for line in listed.lines() {
@@ -261,7 +261,7 @@ fn dwarfs_of_other_versions_is_read() {
     for file in files {
         let dwarfs = file.unwrap().path();
         let image = folder.path().join("x.shale");
-        create(&dwarfs, &image, &["-f"]);
+        create(&dwarfs, &image, &["-f", "-1"]);
         run(["check".as_ref(), image.as_os_str()]);
         if dwarfs.file_name().unwrap().to_str().unwrap().starts_with("compat-") {
             // One tree; the first version has no devices and pipes of it.
@@ -285,7 +285,7 @@ fn damaged_dwarfs_is_an_error_and_leaves_nothing() {
     let refused = std::cell::Cell::new(0);
     let refuse = |bytes: &[u8], what: &str| {
         std::fs::write(path("bad.dwarfs"), bytes).unwrap();
-        let mut command = shale(["create", "--skip-unreadable"]);
+        let mut command = shale(["create", "-1", "--skip-unreadable"]);
         let output = command.arg(path("bad.dwarfs")).arg("-o").arg(path("x.shale")).output();
         let output = output.unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

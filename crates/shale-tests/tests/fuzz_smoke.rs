@@ -3,6 +3,7 @@
 
 use shale_tests::command::create;
 use shale_tests::fuzz;
+use shale_tests::importers;
 use shale_tests::model::make;
 use shale_tests::nasty::tiny_tree;
 use shale_tests::places;
@@ -121,4 +122,14 @@ fn build_then_read() {
 #[test]
 fn damage_then_read() {
     run(&seeds::damages(), 1500, fuzz::damage_then_read);
+}
+
+#[test]
+fn importers_survive_mutation() {
+    run(&importers::tars(), 6_000, importers::tar);
+    run(&importers::zips(), 6_000, importers::zip);
+    run(&importers::squashfses(), 6_000, importers::squashfs);
+    let dwarfs = importers::dwarfses();
+    assert!(dwarfs.len() >= 3, "{} seeds", dwarfs.len());
+    run(&dwarfs, 600, importers::dwarfs);
 }

@@ -62,7 +62,7 @@ fn every_sample_is_read_as_others_read_it_or_refused_with_a_reason() {
         let name = sample.iter().rev().take(2).map(|part| part.to_str().unwrap());
         let name = name.collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/");
         let path = place.path().join("sample.shale");
-        let mut command = shale([OsStr::new("create"), sample.as_os_str(), OsStr::new("-fo")]);
+        let mut command = shale([OsStr::new("create"), sample.as_os_str(), OsStr::new("-1fo")]);
         command.arg(&path);
         if name.starts_with("multi-volume/") {
             let output = expect_code(&mut command, 1);
@@ -129,13 +129,13 @@ fn the_nasty_tree_comes_back_through_tar() {
     for (place, folder) in places::all() {
         let expected = without_sockets(nasty(folder.path()));
         let path = |name: &str| folder.path().join(name);
-        create(&path("source"), &path("first.shale"), &[]);
+        create(&path("source"), &path("first.shale"), &["-1"]);
         let mut export = shale(["export"]);
         export.arg(path("first.shale")).arg("-o").arg(path("nasty.tar"));
         let output = expect_code(&mut export, 3);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(text.contains("tar has no sockets"), "{text}");
-        create(&path("nasty.tar"), &path("second.shale"), &[]);
+        create(&path("nasty.tar"), &path("second.shale"), &["-1"]);
         let found = of_image(&path("second.shale"));
         expected.assert_equals(&found, &format!("tar to shale, {place}"));
 
@@ -239,7 +239,7 @@ fn archives_of_other_programs_come_in_whole() {
         let output = command.output().unwrap();
         println!("{program}: {}", String::from_utf8_lossy(&output.stderr));
         let target = path(&format!("{index}.shale"));
-        create(&path("x.tar"), &target, &[]);
+        create(&path("x.tar"), &target, &["-1"]);
         let found = of_image(&target);
         let mut both =
             [expected.clone(), found].map(without_holes).map(|manifest| names_apart(manifest, "p"));
@@ -256,24 +256,65 @@ fn compressed_archives_and_pipes_are_the_same_tree() {
     let path = |name: &str| folder.path().join(name);
     std::fs::create_dir(path("source")).unwrap();
     make(&tiny_tree(9), &path("source"), 9).unwrap();
-    create(&path("source"), &path("first.shale"), &[]);
+    create(&path("source"), &path("first.shale"), &["-1"]);
     let expected = without_sockets(of_image(&path("first.shale")));
     for ending in ["tar", "tar.gz", "tar.xz", "tar.zst", "tar.bz2", "tar.lz4", "tar.lzma"] {
         let archive = path(&format!("x.{ending}"));
         let mut export = shale(["export"]);
         expect_code(export.arg(path("first.shale")).arg("-o").arg(&archive), 3);
         let image = path(&format!("{ending}.shale"));
-        create(&archive, &image, &[]);
+        create(&archive, &image, &["-1"]);
         expected.assert_equals(&of_image(&image), ending);
 
         let piped = path(&format!("{ending}-piped.shale"));
-        let mut command = shale(["create", "-", "-o"]);
+        let mut command = shale(["create", "-1", "-", "-o"]);
         command.arg(&piped).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(&std::fs::read(&archive).unwrap()).unwrap();
         assert!(child.wait().unwrap().success());
         expected.assert_equals(&of_image(&piped), &format!("{ending} through a pipe"));
     }
+}
+
+#[test]
+fn archives_that_differ_anywhere_are_images_that_differ_by_name() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("source")).unwrap();
+    std::fs::write(path("source/large"), vec![1; 5 << 20]).unwrap();
+    create(&path("source"), &path("first.shale"), &["-1"]);
+    shale_tests::command::export(&path("first.shale"), &path("x.tar"), &[], 0);
+    let same = std::fs::read(path("x.tar")).unwrap();
+    let mut other = same.clone();
+    other[3_000_001] ^= 1;
+    // The same through a file, through a pipe and as a file for standard input.
+    let pack = |bytes: &[u8], how: &str| {
+        let (archive, image) = (path("y.tar"), path("y.shale"));
+        std::fs::write(&archive, bytes).unwrap();
+        let mut command = shale(["create", "-f", "-1", "-o"]);
+        command.arg(&image).arg(if how == "file" { archive.as_os_str() } else { OsStr::new("-") });
+        command.stdin(match how {
+            "pipe" => Stdio::piped(),
+            "input" => Stdio::from(std::fs::File::open(&archive).unwrap()),
+            _ => Stdio::null(),
+        });
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        if let Some(mut pipe) = child.stdin.take() {
+            pipe.write_all(bytes).unwrap();
+        }
+        assert!(child.wait().unwrap().success(), "{how}");
+        std::fs::read(image).unwrap()
+    };
+    let id = |image: &[u8]| image[32..48].to_vec();
+    let first = pack(&same, "file");
+    for how in ["pipe", "input"] {
+        assert!(pack(&same, how) == first, "{how}");
+        assert_ne!(id(&pack(&other, how)), id(&first), "{how}");
+    }
+    assert_ne!(id(&pack(&other, "file")), id(&first));
+    // Whatever has to be read at several places can come through a pipe for that, too.
+    shale_tests::command::export(&path("first.shale"), &path("x.zip"), &[], 0);
+    assert!(pack(&std::fs::read(path("x.zip")).unwrap(), "pipe").len() > 1000);
 }
 
 #[test]

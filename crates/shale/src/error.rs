@@ -32,15 +32,6 @@ pub enum Error {
         /// The source.
         path: PathBuf,
     },
-    /// The source is an archive that cannot come through a pipe.
-    #[error(
-        "{} is an archive that has to be read at more than one place at a time, so it cannot \
-         come through a pipe: save it to a file first", path.display()
-    )]
-    NotStream {
-        /// The source.
-        path: PathBuf,
-    },
     /// The output is there already.
     #[error("{} exists already; choose another name, or ask to replace it", path.display())]
     Exists {

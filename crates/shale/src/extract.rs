@@ -58,6 +58,18 @@ pub enum Owner {
     Own,
 }
 
+/// Where files get holes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sparse {
+    /// Where they have them in the image.
+    #[default]
+    Stored,
+    /// There, and where the image has nothing but zeroes.
+    Zeroes,
+    /// Nowhere: zeroes are written.
+    Never,
+}
+
 /// How to extract.
 #[derive(Debug)]
 pub struct ExtractOptions {
@@ -73,6 +85,11 @@ pub struct ExtractOptions {
     pub xattrs: bool,
     /// Make device nodes, as far as the system allows it.
     pub devices: bool,
+    /// Where files get holes.
+    pub sparse: Sparse,
+    /// So many names are left out at the beginning of each path. What has no more names is not
+    /// extracted, but for what is in it.
+    pub strip_components: usize,
     /// Go on after damage and after files that cannot be made, and report them. Damaged ranges
     /// become holes.
     pub keep_going: bool,
@@ -89,6 +106,8 @@ impl Default for ExtractOptions {
             owner: Owner::Auto,
             xattrs: true,
             devices: true,
+            sparse: Sparse::Stored,
+            strip_components: 0,
             keep_going: false,
             cancel: Cancel::new(),
         }
@@ -159,6 +178,8 @@ pub struct ExtractReport {
     pub specials: u64,
     /// Files kept because of [`ExtractOptions::overwrite`].
     pub kept: u64,
+    /// Files whose paths had too few names for [`ExtractOptions::strip_components`].
+    pub stripped: u64,
     /// Privileged extended attributes that an ordinary user cannot restore.
     pub xattrs_left_out: u64,
     /// Setuid and setgid bits not set because the owner is not the stored one.
@@ -179,6 +200,7 @@ impl ExtractReport {
         self.hard_links += other.hard_links;
         self.specials += other.specials;
         self.kept += other.kept;
+        self.stripped += other.stripped;
         self.xattrs_left_out += other.xattrs_left_out;
         self.set_id_left_out += other.set_id_left_out;
         self.problem_count += other.problem_count;

@@ -6,14 +6,16 @@ mod choose; // what is taken
 mod adjust; // other metadata
 mod chmod; // changes of permissions
 mod join; // several sources as one
+mod pipe; // what comes through a pipe
 mod image; // an image of ShaleFS as a source
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use shale_codec::Hasher;
 use shale_foreign::detect::DETECT_LEN;
 use shale_foreign::{
     DwarfsSource, Format, ImageFile, SquashfsSource, TarOptions, TarSource, ZipSource, detect,
@@ -114,8 +116,9 @@ fn open_one(
 ) -> Result<(Box<dyn Source>, bool), Error> {
     let path = match &input.kind {
         InputKind::Stdin => {
-            let stdin = Box::new(io::stdin());
-            return Ok((archive(input.name(), stdin, Vec::new(), select)?, false));
+            let name = input.name();
+            let file = pipe::stdin(options).map_err(Error::io("read", name))??;
+            return Ok((archive(name, file, select)?, false));
         }
         InputKind::Manifest(path) => return Ok((Box::new(manifest(path)?), false)),
         InputKind::Path(path) => path,
@@ -134,17 +137,11 @@ fn open_one(
         };
         return Ok((Box::new(DirectorySource::open(path, &scan, progress)?), true));
     }
-    let file = File::open(path).map_err(Error::io("open", path))?;
-    if found.is_file()
-        && let Some(source) = foreign_image(path, &file, select.clone())?
-    {
-        return Ok((source, false));
+    let mut file = File::open(path).map_err(Error::io("open", path))?;
+    if !found.is_file() {
+        file = pipe::keep(file, options).map_err(Error::io("read", path))??;
     }
-    let seed = match found.is_file() {
-        true => samples(&file, found.len()).map_err(Error::io("read", path))?,
-        false => Vec::new(),
-    };
-    Ok((archive(path, Box::new(file), seed, select)?, false))
+    Ok((archive(path, file, select)?, false))
 }
 
 /// Opens a manifest; files that it names are looked for beside it.
@@ -159,37 +156,51 @@ fn manifest(path: &Path) -> Result<ManifestSource, Error> {
     Ok(ManifestSource::open(Box::new(file), path.as_os_str().as_bytes(), base)?)
 }
 
-/// An archive that is read at offsets; `None` if it is none of those.
-fn foreign_image(
+/// Opens an archive or an image of any format, in a file that is read from its beginning.
+fn archive(
     path: &Path,
-    file: &File,
+    file: File,
     select: Option<Arc<dyn Select>>,
-) -> Result<Option<Box<dyn Source>>, Error> {
+) -> Result<Box<dyn Source>, Error> {
     let mut head = vec![0; DETECT_LEN];
     let len = file.read_at(&mut head, 0).map_err(Error::io("read", path))?;
     head.truncate(len);
-    let format = detect(&head);
     if is_shale(&head) {
-        let file = file.try_clone().map_err(Error::io("open", path))?;
-        return Ok(Some(Box::new(image::ImageSource::open(file, path, select)?)));
+        return Ok(Box::new(image::ImageSource::open(file, path, select)?));
     }
+    let format = detect(&head);
+    let seed = digest(&file).map_err(Error::io("read", path))?;
+    let compression = match format {
+        Some(Format::Tar) => None,
+        Some(Format::Compressed(format)) => Some(format),
+        Some(Format::Squashfs | Format::Zip | Format::Dwarfs) | None => {
+            return foreign_image(path, file, format, &seed, select);
+        }
+    };
+    let options = TarOptions { seed: seed.to_vec(), select, ..TarOptions::default() };
+    Ok(Box::new(TarSource::new(path, Box::new(file), compression, options)?))
+}
+
+/// An archive that is read at offsets.
+fn foreign_image(
+    path: &Path,
+    file: File,
+    format: Option<Format>,
+    seed: &[u8],
+    select: Option<Arc<dyn Select>>,
+) -> Result<Box<dyn Source>, Error> {
     // Only a DwarFS image is looked for behind something that is of no known format.
     let start = match format {
-        Some(Format::Squashfs | Format::Zip | Format::Dwarfs) => 0,
-        Some(_) => return Ok(None),
-        None => match behind_header(file).map_err(Error::io("read", path))? {
-            Some(start) => start,
-            None => return Ok(None),
-        },
+        Some(_) => 0,
+        None => behind_header(&file)
+            .map_err(Error::io("read", path))?
+            .ok_or_else(|| Error::NotInput { path: path.to_owned() })?,
     };
-    let file = file.try_clone().map_err(Error::io("open", path))?;
-    let len = file.metadata().map_err(Error::io("look at", path))?.len();
-    let seed = samples(&file, len).map_err(Error::io("read", path))?;
     let file = ImageFile::new(file, start).map_err(Error::io("look at", path))?;
     Ok(match format {
-        Some(Format::Squashfs) => Some(Box::new(SquashfsSource::new(path, file, &seed, select)?)),
-        Some(Format::Zip) => Some(Box::new(ZipSource::new(path, file, &seed, select)?)),
-        _ => Some(Box::new(DwarfsSource::new(path, file, &seed, select.as_deref())?)),
+        Some(Format::Squashfs) => Box::new(SquashfsSource::new(path, file, seed, select)?),
+        Some(Format::Zip) => Box::new(ZipSource::new(path, file, seed, select)?),
+        _ => Box::new(DwarfsSource::new(path, file, seed, select.as_deref())?),
     })
 }
 
@@ -221,40 +232,21 @@ fn is_shale(head: &[u8]) -> bool {
     head.starts_with(&shale_format::superblock::SUPERBLOCK_MAGIC)
 }
 
-/// An archive that is read from front to back.
-fn archive(
-    name: &Path,
-    mut stream: Box<dyn Read + Send>,
-    seed: Vec<u8>,
-    select: Option<Arc<dyn Select>>,
-) -> Result<Box<dyn Source>, Error> {
-    let mut head = Vec::new();
-    let read = stream.by_ref().take(DETECT_LEN as u64).read_to_end(&mut head);
-    read.map_err(Error::io("read", name))?;
-    let format = detect(&head);
-    let stream = Box::new(io::Cursor::new(head).chain(stream));
-    let compression = match format {
-        Some(Format::Tar) => None,
-        Some(Format::Compressed(format)) => Some(format),
-        Some(_) => return Err(Error::NotStream { path: name.to_owned() }),
-        None => return Err(Error::NotInput { path: name.to_owned() }),
-    };
-    let options = TarOptions { seed, select, ..TarOptions::default() };
-    Ok(Box::new(TarSource::new(name, stream, compression, options)?))
-}
-
-/// Bytes all over a file, so that two archives that begin alike are not taken for one: its length
-/// and [`SAMPLE_COUNT`] pieces. Costs as many reads.
-fn samples(file: &File, len: u64) -> io::Result<Vec<u8>> {
-    const SAMPLE_COUNT: u64 = 256;
-    const SAMPLE_LEN: usize = 4096;
-    let mut out = len.to_le_bytes().to_vec();
-    let mut buffer = [0; SAMPLE_LEN];
-    let last = len.saturating_sub(SAMPLE_LEN as u64);
-    for index in 0..SAMPLE_COUNT {
-        let at = u128::from(last) * u128::from(index) / u128::from(SAMPLE_COUNT - 1);
-        let read = file.read_at(&mut buffer, at as u64)?;
-        out.extend_from_slice(&buffer[..read]);
+/// A hash of all bytes of a file: two archives that differ anywhere are two images. Costs one pass
+/// over the file, a small part of what packing it takes.
+fn digest(file: &File) -> io::Result<[u8; 32]> {
+    let mut hasher = Hasher::new();
+    let mut buffer = vec![0; 1 << 20];
+    let mut at = 0;
+    loop {
+        match file.read_at(&mut buffer, at) {
+            Ok(0) => return Ok(*hasher.finalize().as_bytes()),
+            Ok(len) => {
+                hasher.update(&buffer[..len]);
+                at += len as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
-    Ok(out)
 }

@@ -37,7 +37,7 @@ pub use error::Error;
 pub use export::{ExportFormat, ExportOptions, ExportReport, export, export_to_archive};
 pub use extract::{
     ExtractOptions, ExtractReport, Overwrite, Owner, Problem as ExtractProblem, ProblemKind,
-    extract,
+    Sparse, extract,
 };
 pub use info::{Bounds, FrameGroup, Info, SectionGroup, SnapshotInfo, TableInfo, info};
 pub use input::{

@@ -1,13 +1,17 @@
 //! `shale extract`.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
-use shale::read::Options;
-use shale::{ExtractOptions, Overwrite, Owner, Patterns};
+use shale::read::{Options, Tree};
+use shale::{
+    ExportFormat, ExportOptions, ExtractOptions, Output, Overwrite, Owner, Patterns, Sparse,
+};
 
-use crate::args::{Extract, OverwriteChoice};
+use crate::args::{Extract, OverwriteChoice, SparseChoice};
 use crate::bar::Bar;
 use crate::exit::Exit;
 use crate::report::Say;
@@ -22,8 +26,12 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
     }
     let tree = open::tree(&args.image, options, say)?;
     let patterns: Vec<&[u8]> = args.patterns.iter().map(|p| text::bytes(p)).collect();
+    let patterns = Patterns::new(&patterns)?;
+    let Some(directory) = args.directory.as_ref().filter(|_| !args.to_stdout) else {
+        return to_stdout(args, &tree, patterns, say);
+    };
     let options = ExtractOptions {
-        patterns: Patterns::new(&patterns)?,
+        patterns,
         threads: args.threads,
         overwrite: match args.overwrite {
             None => Overwrite::Refuse,
@@ -38,11 +46,17 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
         },
         xattrs: !args.no_xattrs,
         devices: !args.no_devices,
+        sparse: match args.sparse {
+            None | Some(SparseChoice::Stored) => Sparse::Stored,
+            Some(SparseChoice::Always) => Sparse::Zeroes,
+            Some(SparseChoice::Never) => Sparse::Never,
+        },
+        strip_components: args.strip_components,
         keep_going: args.keep_going,
         cancel: signal::cancel()?,
     };
     let bar = Bar::new(say);
-    let report = shale::extract(&tree, &args.directory, &options, &bar);
+    let report = shale::extract(&tree, directory, &options, &bar);
     drop(bar);
     let report = report.with_context(|| format!("extracting {}", text::path(&args.image.image)))?;
     for problem in &report.problems {
@@ -58,6 +72,9 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
             report.xattrs_left_out, report.set_id_left_out
         ));
     }
+    if report.stripped > 0 {
+        say.line(format!("left out, as nothing is left of their paths: {} files", report.stripped));
+    }
     let seconds = start.elapsed().as_secs_f64();
     if say.json {
         say.value(&json!({
@@ -69,6 +86,7 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
             "hard_links": report.hard_links,
             "specials": report.specials,
             "kept": report.kept,
+            "stripped": report.stripped,
             "xattrs_left_out": report.xattrs_left_out,
             "set_id_left_out": report.set_id_left_out,
             "problem_count": report.problem_count,
@@ -84,7 +102,7 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
         say.line(format!(
             "{}: {} files, {} directories, {} symlinks, {} hard links, {} devices and others, {}, \
              {seconds:.1} s",
-            text::path(&args.directory),
+            text::path(directory),
             report.files,
             report.directories,
             report.symlinks,
@@ -94,4 +112,25 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
         ));
     }
     Ok(if report.problem_count == 0 { Exit::Done } else { Exit::Partial })
+}
+
+/// Contents of files, one behind the other.
+fn to_stdout(args: &Extract, tree: &Tree, patterns: Patterns, say: &Say) -> anyhow::Result<Exit> {
+    if say.json {
+        bail!("--json and contents cannot both go to standard output");
+    }
+    let options = ExportOptions {
+        format: ExportFormat::Contents,
+        patterns,
+        threads: args.threads,
+        cancel: signal::cancel()?,
+        ..ExportOptions::default()
+    };
+    let out = std::io::stdout().as_fd().try_clone_to_owned();
+    let mut out = File::from(out.context("cannot use standard output")?);
+    let bar = Bar::new(say);
+    let result = shale::export(tree, Output::Stream(&mut out), &options, &bar);
+    drop(bar);
+    result.with_context(|| format!("extracting {}", text::path(&args.image.image)))?;
+    Ok(Exit::Done)
 }

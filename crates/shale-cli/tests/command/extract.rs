@@ -228,6 +228,50 @@ fn an_ordinary_user_gets_what_a_user_can_have() {
 }
 
 #[test]
+fn names_are_stripped_at_the_beginning_of_paths() {
+    let stage = Stage::new();
+    stage.run(0, &["extract", "image.shale", "-C", "a", "--strip-components=1", "-q"]);
+    assert_eq!(below(&stage, "a"), ["deep", "deep/noise.bin", "deep/text.md", "text.txt"]);
+    assert_eq!(fs::read(stage.path("a/text.txt")).unwrap(), text());
+    let [before, after] = ["source/docs/deep", "a/deep"]
+        .map(|path| fs::symlink_metadata(stage.path(path)).unwrap())
+        .map(|found| (found.mode(), found.mtime(), found.mtime_nsec()));
+    assert_eq!(before, after);
+    let said = stage
+        .json(0, &["extract", "image.shale", "-C", "b", "--strip-components=2", "--json", "docs"]);
+    assert_eq!((below(&stage, "b").len(), &said["stripped"]), (2, &1.into()));
+    // What is in the way is looked for under the shorter path.
+    stage.fails(
+        1,
+        &["extract", "image.shale", "-C", "b", "docs/deep", "--strip-components=2"],
+        &["exist already", "noise.bin"],
+    );
+    stage.run(0, &["extract", "image.shale", "-C", "b", "--strip-components=1", "docs/*.txt"]);
+    // Two files that come to one path: the second is in the way of nothing by itself.
+    fs::create_dir(stage.path("source/other")).unwrap();
+    fs::write(stage.path("source/other/text.txt"), "other").unwrap();
+    stage.run(0, &["create", "source", "-o", "two.shale", "-q"]);
+    stage.fails(1, &["extract", "two.shale", "-C", "c", "--strip-components=1"], &["text.txt"]);
+    let words = ["extract", "two.shale", "-C", "d", "--strip-components=1", "-q"];
+    stage.run(0, &[&words[..], &["--overwrite=always"]].concat());
+    assert!(stage.path("d/text.txt").exists());
+}
+
+#[test]
+fn contents_go_to_standard_output() {
+    let stage = Stage::new();
+    let deep = |name: &str| fs::read(stage.path("source/docs/deep").join(name)).unwrap();
+    let said = stage.run(0, &["extract", "image.shale", "-O", "docs/deep"]);
+    assert!(said.stdout == [deep("noise.bin"), deep("text.md")].concat());
+    // Each name of a file brings its content; what has none is passed by.
+    let said = stage.run(0, &["extract", "image.shale", "--to-stdout", "twin", "link", "fifo"]);
+    assert!(said.stdout == text());
+    stage.fails(1, &["extract", "image.shale", "-O", "none"], &["none"]);
+    stage.fails(2, &["extract", "image.shale", "-O", "-C", "out"], &["--directory"]);
+    stage.fails(2, &["extract", "image.shale"], &["--directory"]);
+}
+
+#[test]
 fn ctrl_c_ends_it_soon() {
     let stage = Stage::without_image();
     for n in 0..30_000 {
@@ -284,4 +328,43 @@ fn holes_stay_holes() {
     assert_eq!(found.len(), 40 << 20);
     assert!(found.blocks() * 512 < 1 << 20, "{} blocks", found.blocks());
     assert!(stage.other("cmp", &["source/sparse", "out/sparse"]).status().unwrap().success());
+    // Unless they are not wanted; and zeroes become holes only where that is.
+    fs::write(stage.path("source/zeroes"), vec![0; 3 << 20]).unwrap();
+    stage.run(0, &["create", "source", "-o", "image.shale", "-fq"]);
+    let mut blocks = Vec::new();
+    for how in ["--sparse=stored", "--sparse", "--sparse=never"] {
+        let to = how.trim_start_matches('-');
+        stage.run(0, &["extract", "image.shale", "-C", to, how, "sparse", "zeroes", "-q"]);
+        for name in ["sparse", "zeroes"] {
+            let copy = format!("{to}/{name}");
+            let source = format!("source/{name}");
+            assert!(stage.other("cmp", &[&source, &copy]).status().unwrap().success());
+            blocks.push(fs::metadata(stage.path(&copy)).unwrap().blocks() * 512 >= 3 << 20);
+        }
+    }
+    assert_eq!(blocks, [false, true, false, false, true, true]);
+}
+
+#[test]
+fn attributes_are_restored_unless_they_are_not_wanted() {
+    let stage = Stage::without_image();
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(stage.path("source/empty"), "user.a", b"1", flags).is_err() {
+        println!("skipped: no user attributes here");
+        return;
+    }
+    stage.run(0, &["create", "source", "-o", "image.shale", "-q"]);
+    let sets: [(&[&str], bool); 4] = [
+        (&[], true),
+        (&["--no-xattrs"], false),
+        (&["--no-xattrs", "--xattrs"], true),
+        (&["--xattrs", "--no-xattrs"], false),
+    ];
+    for (index, (how, expected)) in sets.into_iter().enumerate() {
+        let to = index.to_string();
+        stage.run(0, &[&["extract", "image.shale", "-C", &to, "-q", "empty"], how].concat());
+        let mut value = [0; 8];
+        let found = rustix::fs::getxattr(stage.path(&to).join("empty"), "user.a", &mut value);
+        assert_eq!(found.is_ok(), expected, "{how:?}");
+    }
 }

@@ -8,7 +8,7 @@
 use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
 use shale_tests::nasty::{Options, golden_tree, tree};
-use shale_tests::{image, seeds};
+use shale_tests::{image, importers, seeds};
 use std::fs;
 use std::io::{Error, Result};
 use std::path::Path;
@@ -82,6 +82,10 @@ fn write_seeds(folder: &Path) -> Result<()> {
         ("signature", seeds::signatures()),
         ("build_then_read", seeds::trees()),
         ("damage_then_read", seeds::damages()),
+        ("import_tar", importers::tars()),
+        ("import_zip", importers::zips()),
+        ("import_squashfs", importers::squashfses()),
+        ("import_dwarfs", importers::dwarfses()),
     ] {
         let folder = folder.join(target);
         fs::create_dir_all(&folder)?;

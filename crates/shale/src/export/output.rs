@@ -6,9 +6,10 @@ use std::io::{self, BufWriter, Seek, Write};
 use std::path::Path;
 
 use shale_codec::stream::{Finish, StreamFormat};
-use shale_foreign::archive::Archive;
+use shale_foreign::archive::{Archive, ArchiveEntry, Keeps, Taken};
 use shale_foreign::tar::Times;
 use shale_foreign::{CpioWriter, SquashfsOptions, SquashfsWriter, TarWriter, ZipWriter};
+use shale_format::InodeKind;
 use shale_read::{TIME_ATIME, TIME_BTIME, TIME_CTIME, Tree};
 
 use super::{ExportOptions, ExportReport, export_to_archive};
@@ -29,6 +30,8 @@ pub enum ExportFormat {
     Zip,
     /// SquashFS 4.0. Its compression is that of its blocks.
     Squashfs,
+    /// No archive: the contents of regular files, one behind the other in the order of paths.
+    Contents,
 }
 
 /// Level of deflate in a zip archive.
@@ -76,7 +79,7 @@ impl ExportFormat {
     /// How it is compressed where nothing is said.
     pub fn usual_compression(self) -> Option<StreamFormat> {
         match self {
-            Self::Tar | Self::Cpio => None,
+            Self::Tar | Self::Cpio | Self::Contents => None,
             Self::Zip => Some(StreamFormat::Gzip),
             Self::Squashfs => Some(StreamFormat::Zstd),
         }
@@ -226,6 +229,7 @@ fn archive<'w, W: Write + 'w>(
     let kept = tree.snapshot().times_kept;
     match options.format {
         ExportFormat::Cpio => Box::new(CpioWriter::new(out)),
+        ExportFormat::Contents => Box::new(Contents(out)),
         ExportFormat::Zip => {
             let usual = if options.compression.is_some() { ZIP_LEVEL } else { 0 };
             let level = options.compression_level.unwrap_or(usual);
@@ -240,6 +244,32 @@ fn archive<'w, W: Write + 'w>(
             };
             Box::new(TarWriter::new(out, times))
         }
+    }
+}
+
+/// Contents of regular files and nothing else.
+struct Contents<W>(W);
+
+impl<W: Write> Archive for Contents<W> {
+    fn keeps(&self) -> Keeps {
+        Keeps { holes: false, hard_links: false, shared_contents: false }
+    }
+
+    fn entry(&mut self, entry: &ArchiveEntry<'_>) -> io::Result<Taken> {
+        let is_in = entry.metadata.kind == InodeKind::File;
+        Ok(Taken { is_in, lost: Vec::new(), is_rounded: false })
+    }
+
+    fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn end_entry(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

@@ -16,9 +16,12 @@ pub(super) fn refuse(context: &Context<'_>) -> Result<(), Error> {
     let tree = context.tree;
     let mut count = 0;
     let mut first: Option<Vec<u8>> = None;
-    let mut ahead: Vec<(Vec<u8>, u64, Position)> =
-        vec![(Vec::new(), tree.root_inode(), context.options.patterns.start())];
-    while let Some((path, inode, position)) = ahead.pop() {
+    // Path in the target, inode, position, and names that are still to be stripped below.
+    let start = context.options.patterns.start();
+    let strip = context.options.strip_components;
+    let mut ahead: Vec<(Vec<u8>, u64, Position, usize)> =
+        vec![(Vec::new(), tree.root_inode(), start, strip)];
+    while let Some((path, inode, position, strip)) = ahead.pop() {
         context.options.cancel.check()?;
         // A directory that is not there, or is a link, holds no files that could be replaced; a
         // link in a directory's place is refused when the directory is made.
@@ -38,8 +41,14 @@ pub(super) fn refuse(context: &Context<'_>) -> Result<(), Error> {
                     entry_path.push(b'/');
                 }
                 entry_path.extend_from_slice(entry.name);
+                if strip > 0 {
+                    if attributes.kind == InodeKind::Directory {
+                        ahead.push((Vec::new(), entry.inode, below, strip - 1));
+                    }
+                    return true;
+                }
                 if attributes.kind == InodeKind::Directory {
-                    ahead.push((entry_path, entry.inode, below));
+                    ahead.push((entry_path, entry.inode, below, 0));
                 } else if below.is_selected() {
                     let found =
                         rustix::fs::statat(&directory, entry.name, AtFlags::SYMLINK_NOFOLLOW);

@@ -21,7 +21,7 @@ use shale_read::{Attributes, PieceKind, Xattr};
 use super::attributes::Handle;
 use super::beneath::{check_name, remove_file};
 use super::plan::Batch;
-use super::{Context, ExtractReport, Overwrite, ProblemKind, kind_name};
+use super::{Context, ExtractReport, Overwrite, ProblemKind, Sparse, kind_name};
 use crate::error::Error;
 use crate::threads::thread_count;
 
@@ -411,6 +411,20 @@ impl<'a> Worker<'a> {
         result.or_else(|error| self.problem(item, ProblemKind::NotMade("set the length of", error)))
     }
 
+    /// Writes zeroes; the inner error is one of the file.
+    fn write_zeroes(&self, file: &File, range: Range<u64>) -> Result<io::Result<()>, Error> {
+        let mut at = range.start;
+        while at < range.end {
+            self.context.options.cancel.check()?;
+            let block = &ZEROES[..(range.end - at).min(ZEROES.len() as u64) as usize];
+            if let Err(error) = file.write_all_at(block, at) {
+                return Ok(Err(error));
+            }
+            at += block.len() as u64;
+        }
+        Ok(Ok(()))
+    }
+
     /// Writes a range of the content; holes are left out. Returns the end of what was written.
     fn write(
         &mut self,
@@ -440,19 +454,14 @@ impl<'a> Worker<'a> {
             };
             let (frame, frame_offset) = match piece.kind {
                 PieceKind::Frame { frame, frame_offset } => (frame, frame_offset),
-                PieceKind::Hole => continue,
+                PieceKind::Hole if self.context.options.sparse != Sparse::Never => continue,
+                PieceKind::Zero if self.context.options.sparse == Sparse::Zeroes => continue,
                 // Data in the source, so data in the copy: not a hole.
-                PieceKind::Zero => {
+                PieceKind::Hole | PieceKind::Zero => {
                     let stop = piece.offset.saturating_add(piece.len);
-                    let mut at = piece.offset;
-                    while at < stop {
-                        self.context.options.cancel.check()?;
-                        let block = &ZEROES[..(stop - at).min(ZEROES.len() as u64) as usize];
-                        if let Err(error) = file.write_all_at(block, at) {
-                            self.problem(item, ProblemKind::NotMade("write", error))?;
-                            return Ok(end);
-                        }
-                        at += block.len() as u64;
+                    if let Err(error) = self.write_zeroes(file, piece.offset..stop)? {
+                        self.problem(item, ProblemKind::NotMade("write", error))?;
+                        return Ok(end);
                     }
                     end = stop;
                     self.report.written_bytes += piece.len;

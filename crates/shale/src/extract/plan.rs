@@ -35,6 +35,8 @@ pub(super) struct Directory {
     is_made: bool,
     /// Its attributes are to be set.
     is_restored: bool,
+    /// Its name is left out of paths: it stands for the target.
+    is_stripped: bool,
 }
 
 /// A further name of a file that has several.
@@ -66,7 +68,7 @@ impl Batch {
     pub(super) fn path(&self, directory: usize) -> Vec<u8> {
         let mut chain = Vec::new();
         let mut at = directory;
-        while at != 0 {
+        while at != 0 && !self.directories[at].is_stripped {
             chain.push(at);
             at = self.directories[at].parent;
         }
@@ -111,7 +113,10 @@ pub(super) fn run(context: &Context<'_>, target_was_empty: bool) -> Result<(), E
         name: Vec::new(),
         inode: context.tree.root_inode(),
         is_made: true,
-        is_restored: start.is_selected() && target_was_empty,
+        is_restored: start.is_selected()
+            && target_was_empty
+            && context.options.strip_components == 0,
+        is_stripped: false,
     };
     let mut walk = Walk {
         context,
@@ -167,6 +172,8 @@ impl Walk<'_> {
         let (tree, patterns) = (self.context.tree, &self.context.options.patterns);
         let mut pause = None;
         let mut cookie = frame.cookie;
+        let is_stripped = self.frames.len() < self.context.options.strip_components;
+        let mut stripped = 0;
         let result = tree.list_attributes(inode, frame.cookie, |entry, attributes| {
             cookie = entry.cookie;
             let below = patterns.step(&frame.position, entry.name);
@@ -175,6 +182,8 @@ impl Walk<'_> {
                     let (inode, name) = (entry.inode, entry.name.to_vec());
                     pause = Some(Pause::Enter { inode, name, position: below });
                 }
+            } else if below.is_selected() && is_stripped {
+                stripped += 1;
             } else if below.is_selected() {
                 self.gather(directory, entry.name, attributes);
                 if self.batch.items.len() + self.batch.links.len() >= BATCH_ITEMS_MAX {
@@ -183,6 +192,9 @@ impl Walk<'_> {
             }
             pause.is_none()
         });
+        if stripped > 0 {
+            self.context.lock().stripped += stripped;
+        }
         frame.cookie = cookie;
         self.frames.push(frame);
         result.map(|()| pause)
@@ -235,14 +247,16 @@ impl Walk<'_> {
             let path = self.batch.path_of(parent, &name);
             return self.context.problem(&path, ProblemKind::NotMade("use the name", error));
         }
+        let is_stripped = self.frames.len() <= self.context.options.strip_components;
         let is_selected = position.is_selected();
         let directory = self.batch.directories.len();
         self.batch.directories.push(Directory {
             parent,
             name,
             inode,
-            is_made: false,
-            is_restored: true,
+            is_made: is_stripped,
+            is_restored: !is_stripped,
+            is_stripped,
         });
         if is_selected && !self.make(directory)? {
             self.batch.directories.pop();
