@@ -46,9 +46,6 @@ fn through_other_formats(folder: &Path, image: &Path, expected: &Manifest) {
     create(&folder.join("x.squashfs"), &again, &["-1f"]);
     let expected = as_squashfs(expected.clone());
     expected.assert_equals(&as_squashfs(manifest_at(&again)), "SquashFS");
-    export(&again, &folder.join("x.tar"), &["-f"], 0);
-    create(&folder.join("x.tar"), &again, &["-1f"]);
-    expected.assert_equals(&as_squashfs(manifest_at(&again)), "SquashFS and tar");
 }
 
 /// diff and rsync see no difference either.
