@@ -17,6 +17,8 @@ mod tree;
 mod subtree;
 /// Why mounting, serving or unmounting failed, and what to do about it.
 pub mod error;
+/// What a driver gives up before it reads an image.
+mod confine;
 /// How to mount.
 pub mod options;
 /// Rate-limited lines about failed requests.
@@ -36,6 +38,7 @@ mod kernel_view;
 /// Unmounting by path.
 mod unmount;
 
+pub use confine::confine;
 pub use error::MountError;
 pub use kernel_view::mount_kernel_view;
 pub use mount::{Mounted, StatisticsSource, Unmounter, mount};

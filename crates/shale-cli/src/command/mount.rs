@@ -32,6 +32,10 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         return background::start(args, say);
     }
     background::return_memory_when_freed();
+    // Before there are threads, and before the first byte of an image is read.
+    for line in shale_fuse::confine() {
+        say.detail(line);
+    }
     let read = ReadOptions {
         cache: Some(FrameCache::new(wishes.cache)),
         workers: Some(Workers::new(match wishes.driver.thread_count {
