@@ -161,18 +161,21 @@ impl ParityHead {
     /// metadata, with `parts_per_million` of parity for all and twice that for metadata on top.
     ///
     /// There are two bodies more than the share asked for, and never fewer than 18 for as many
-    /// leaves, so that the first or last MiB of a small image is a burst like any other.
+    /// leaves, so that the first or last MiB of a small image is a burst like any other. A group has
+    /// at most `group_leaves_max` leaves, and never more than [`PARITY_GROUP_LEAVES_MAX`].
     pub fn sets_for(
         leaf_count: u64,
         metadata_leaves: u64,
         parts_per_million: u32,
+        group_leaves_max: u64,
     ) -> [ParitySet; SET_COUNT] {
+        let group_leaves_max = group_leaves_max.clamp(1, PARITY_GROUP_LEAVES_MAX);
         let set = |first_leaf: u64, share: u64, extra: u64, least: u64| {
             let leaves = leaf_count - first_leaf;
             if leaves == 0 {
                 return ParitySet::default();
             }
-            let group_count = leaves.div_ceil(PARITY_GROUP_LEAVES_MAX);
+            let group_count = leaves.div_ceil(group_leaves_max);
             // The largest group counts, and the sum may be a little more than asked for.
             let wanted = (leaves.saturating_mul(share)).div_ceil(1_000_000).saturating_add(extra);
             let wanted = wanted.max(least).min(leaves);
@@ -385,7 +388,7 @@ mod tests {
     use super::*;
 
     fn head(leaf_count: u64, metadata: u64, share: u32) -> ParityHead {
-        let sets = ParityHead::sets_for(leaf_count, metadata, share);
+        let sets = ParityHead::sets_for(leaf_count, metadata, share, PARITY_GROUP_LEAVES_MAX);
         ParityHead {
             section_offset: leaf_count * LEAF_LEN - 5,
             image_id: [3; 16],

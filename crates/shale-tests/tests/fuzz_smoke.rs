@@ -1,5 +1,5 @@
 //! The bodies of the fuzz targets on stable, over seeds and seeded mutations of them: a fuzzer's
-//! first minute, the same on every machine.
+//! first minute, the same on every machine. `SHALE_FUZZ_TIMES` makes it as many times longer.
 
 use shale_tests::command::create;
 use shale_tests::fuzz;
@@ -40,6 +40,8 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
 
 fn run(seeds: &[Vec<u8>], rounds: u64, body: impl Fn(&[u8])) {
     let mut random = Random::new(42);
+    let times = std::env::var("SHALE_FUZZ_TIMES").ok();
+    let rounds = rounds * times.map_or(1, |times| times.parse::<u64>().expect("it is a number"));
     for seed in seeds {
         body(seed);
     }

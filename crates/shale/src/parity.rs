@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use shale_codec::merkle::{leaf_hash, tree};
 use shale_codec::parity::{ParityEncoder, SLICE_STEP};
 use shale_codec::{Xxh3, xxh3_64};
+use shale_format::limits::PARITY_GROUP_LEAVES_MAX;
 use shale_format::merkle::{FAN_OUT, HASH_LEN, LEAF_LEN};
 use shale_format::parity::{CHUNK_HEAD_LEN, ParityLayout, SET_COUNT, ZONE_COUNT};
 use shale_format::trailer::TRAILER_SECTION_LEN;
@@ -46,6 +47,9 @@ const CHUNK_LEN: usize = 1 << 20;
 pub struct ParityOptions {
     /// Parity for each million bytes of the image: 50,000 are 5 %.
     pub parts_per_million: u32,
+    /// Leaves of a group at most. Smaller groups than the format's make the first repair of a read
+    /// cheaper, and a guarantee for each of them of what a large one could share.
+    pub group_leaves_max: u64,
     /// Where the image begins in its file.
     pub offset: OffsetChoice,
     /// Cut off what an interrupted writer left behind the image.
@@ -60,6 +64,7 @@ impl Default for ParityOptions {
     fn default() -> Self {
         Self {
             parts_per_million: 50_000,
+            group_leaves_max: PARITY_GROUP_LEAVES_MAX,
             offset: OffsetChoice::Auto,
             force: false,
             threads: 0,
@@ -153,7 +158,7 @@ pub(crate) fn add_to_file(
             state.add_tree(&output, hashes)?
         }
     };
-    let head = state.head(options.parts_per_million);
+    let head = state.head(options);
     let report = output.write_section(&head, progress)?;
     guard.disarm();
     Ok(ParityReport {
@@ -273,10 +278,15 @@ impl State {
         Ok(identity_of(&head))
     }
 
-    fn head(&self, parts_per_million: u32) -> ParityHead {
+    fn head(&self, options: &ParityOptions) -> ParityHead {
         let leaf_count = self.end.div_ceil(LEAF_LEN);
         let metadata_leaves = leaf_count - (self.metadata_offset / LEAF_LEN).min(leaf_count);
-        let sets = ParityHead::sets_for(leaf_count, metadata_leaves, parts_per_million);
+        let sets = ParityHead::sets_for(
+            leaf_count,
+            metadata_leaves,
+            options.parts_per_million,
+            options.group_leaves_max,
+        );
         ParityHead {
             section_offset: self.end,
             image_id: self.superblock.image_id,

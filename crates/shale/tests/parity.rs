@@ -191,6 +191,58 @@ fn as_many_leaves_as_there_are_bodies_and_not_one_more() {
     assert!(!report.is_whole() && report.check.damaged_path_count > 0);
 }
 
+#[test]
+fn each_of_several_groups_is_restored_by_itself() {
+    let place = Place::new();
+    let plain = place.image("image", 5 * MIB, 0);
+    let files = contents(&open(plain.clone())).unwrap();
+    let path = place.path("image");
+    let options = ParityOptions {
+        parts_per_million: 250_000,
+        group_leaves_max: 20,
+        ..ParityOptions::default()
+    };
+    let report = add_parity(&path, &options, &NoProgress).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let (groups, bodies) = (report.groups as usize, report.parity_of_group as usize);
+    assert!(groups >= 4 && (3..20).contains(&bodies), "{groups} groups of {bodies} bodies");
+    // Leaf n is of group n mod groups; metadata, which have more parity, lie last.
+    let lose = |lost: &[(usize, usize)]| {
+        let mut damaged = bytes.clone();
+        for &(group, count) in lost {
+            (0..count).for_each(|index| damaged[(index * groups + group) * LEAF + 7] ^= 0x20);
+        }
+        damaged
+    };
+    let all: Vec<(usize, usize)> = (0..groups).map(|group| (group, bodies)).collect();
+    assert_restored(&place, &lose(&all), &bytes, &files, "as much of each group as it has parity");
+    let burst = report.burst_bytes as usize;
+    assert!(burst >= (groups * bodies - 1) * LEAF);
+    for from in [0, 3 * LEAF + 1, plain.len() - burst / 2, bytes.len() - burst] {
+        let what = format!("a burst of {burst} at {from}, over all groups");
+        assert_restored(&place, &zero(&bytes, from, burst), &bytes, &files, &what);
+    }
+    // One more in one group: that one is lost, the others are not, and check counts them.
+    let mut lost = all.clone();
+    lost[1].1 += 1;
+    let damaged = lose(&lost);
+    let report =
+        check(Arc::new(MemorySource::new(&damaged[..])), &CheckOptions::default(), &NoProgress);
+    let shale::ParityState::Found { damaged_leaves, lost_leaves, .. } = report.unwrap().parity
+    else {
+        panic!("there is parity")
+    };
+    assert_eq!(damaged_leaves as usize, groups * bodies + 1);
+    assert_eq!(lost_leaves as usize, bodies + 1);
+    let (from, to) = (place.path("damaged"), place.path("not there yet"));
+    fs::write(&from, &damaged).unwrap();
+    assert!(repair(&from, &to, &RepairOptions::default(), &NoProgress).is_err() && !to.exists());
+    let salvage = RepairOptions { salvage: true, ..RepairOptions::default() };
+    let report = repair(&from, &to, &salvage, &NoProgress).unwrap();
+    assert_eq!(report.leaves_lost as usize, bodies + 1);
+    assert_eq!(report.leaves_repaired as usize, (groups - 1) * bodies);
+}
+
 /// Bodies of the first set of the image at `path`.
 fn add_parity_report(place: &Place, path: &Path) -> usize {
     // A copy without parity gets the same parity: adding later is the same as at once.

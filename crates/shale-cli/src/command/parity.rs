@@ -19,6 +19,7 @@ pub fn run(args: &Parity, say: &Say) -> anyhow::Result<Exit> {
         force: *force,
         threads: *threads,
         cancel: signal::cancel()?,
+        ..ParityOptions::default()
     };
     let bar = Bar::new(say);
     let report = shale::add_parity(image, &options, &bar);
