@@ -205,6 +205,23 @@ impl Tree {
     }
 }
 
+/// A tree of a few hundred entries whose image is some MiB: many leaves, many frames, tables of
+/// more than a page's few rows, and read in a moment.
+pub fn medium_tree(seed: u64) -> Vec<Item> {
+    let mut tree = Tree { items: tiny_tree(seed), random: Random::new(seed + 1000) };
+    tree.folder("many");
+    for index in 0..300 {
+        tree.small_file(format!("many/{index:04}"));
+    }
+    tree.folder("large");
+    for index in 0..20 {
+        let (seed, len) = (tree.random.number(), 20_000 + tree.random.below(120_000) as usize);
+        tree.file(format!("large/noise-{index}"), Data::Random(seed, len));
+        tree.file(format!("large/text-{index}"), Data::Text(seed, 2 * len));
+    }
+    tree.items
+}
+
 /// Sizes around pages and frames, equal files, files that differ in one place.
 fn contents(tree: &mut Tree) {
     tree.folder("contents");

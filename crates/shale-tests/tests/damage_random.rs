@@ -8,7 +8,7 @@ use shale_tests::command::{Mount, can_mount, create, extract, shale};
 use shale_tests::damage::{Kind, damage, judge_more, matrix, truth};
 use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
-use shale_tests::nasty::{Options, tree};
+use shale_tests::nasty::medium_tree;
 use shale_tests::random::Random;
 use shale_tests::{image, places};
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes at the end of an image without parity in which tables and all small structures lie.
-const DENSE_LEN: usize = 96 << 10;
+const DENSE_LEN: usize = 24 << 10;
 /// Blocks of 64 KiB that may be damaged at once and are always repaired: a body of parity need not
 /// lie at a multiple of that, so a block may hit two of at least 18.
 const BLOCKS_REPAIRED: usize = 8;
@@ -27,7 +27,7 @@ const BLOCK: usize = 64 << 10;
 
 fn damage_count() -> usize {
     let wanted = std::env::var("SHALE_DAMAGES").ok();
-    wanted.map_or(150, |count| count.parse().expect("SHALE_DAMAGES is a number"))
+    wanted.map_or(400, |count| count.parse().expect("SHALE_DAMAGES is a number"))
 }
 
 /// The image that is damaged, without and with parity, and one of another tree.
@@ -49,8 +49,7 @@ impl Images {
         let pack = |name: &str, seed: u64, more: &[&str]| {
             let source = folder.path().join(format!("{name}-source"));
             std::fs::create_dir(&source).unwrap();
-            let options = Options { large_directory: 400, ..Options::for_other_programs(seed) };
-            make(&tree(options), &source, 1).unwrap();
+            make(&medium_tree(seed), &source, 1).unwrap();
             let path = folder.path().join(name);
             create(&source, &path, more);
             std::fs::read(path).unwrap()
