@@ -161,8 +161,8 @@ impl ParityHead {
     /// metadata, with `parts_per_million` of parity for all and twice that for metadata on top.
     ///
     /// There are two bodies more than the share asked for, and never fewer than 18 for as many
-    /// leaves, so that the first or last MiB of a small image is a burst like any other. A group has
-    /// at most `group_leaves_max` leaves, and never more than [`PARITY_GROUP_LEAVES_MAX`].
+    /// leaves, so that the first or last MiB of a small image is a burst like any other. A group
+    /// has at most `group_leaves_max` leaves, and never more than [`PARITY_GROUP_LEAVES_MAX`].
     pub fn sets_for(
         leaf_count: u64,
         metadata_leaves: u64,
