@@ -239,6 +239,10 @@ pub struct How {
     /// Do not descend into other file systems.
     #[arg(short = 'x', long)]
     pub one_file_system: bool,
+    /// Pack what symbolic links lead to, wherever that is, instead of the links. A link that leads
+    /// to nothing or in a circle cannot be read then.
+    #[arg(short = 'L', long)]
+    pub dereference: bool,
     /// What is taken and what is stored.
     #[command(flatten)]
     pub input: InputArgs,

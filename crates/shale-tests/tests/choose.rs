@@ -249,3 +249,58 @@ fn attributes_are_chosen_by_name() {
     assert_eq!(kept(&["--xattr-include=user.o*"]), ["user.one", "user.other"]);
     assert_eq!(kept(&["--xattr-exclude=*.o*"]), ["user.two"]);
 }
+
+#[test]
+fn links_are_packed_as_what_they_lead_to_if_asked() {
+    use std::os::unix::fs::symlink;
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    fill(&path("s"), &["a/file", "b"]);
+    fill(&path("outside"), &["deep/x", "deep/y.o", "one"]);
+    symlink("a/file", path("s/to-file")).unwrap();
+    symlink("to-file", path("s/to-link")).unwrap();
+    symlink("../outside", path("s/to-folder")).unwrap();
+    symlink("../../outside/one", path("s/a/to-one")).unwrap();
+    symlink("deep/x", path("outside/inner")).unwrap();
+    create(&path("s"), &path("x.shale"), &["-L", "--exclude=*.o"]);
+    let found = of_image(&path("x.shale"));
+    let expected = [
+        "a",
+        "a/file",
+        "a/to-one",
+        "b",
+        "to-file",
+        "to-folder",
+        "to-folder/deep",
+        "to-folder/deep/x",
+        "to-folder/inner",
+        "to-folder/one",
+        "to-link",
+    ];
+    assert_eq!(names(&found), expected);
+    assert!(found.records.values().all(|record| matches!(record.kind, '-' | 'd')));
+    if has_program("rsync") {
+        let mut rsync = Command::new("rsync");
+        rsync.args(["-aL", "--exclude=*.o"]).arg(path("s/")).arg(path("copy"));
+        expect_code(&mut rsync, 0);
+        Manifest::of(&path("copy")).unwrap().assert_equals(&found, "rsync");
+    }
+    create(&path("s"), &path("again.shale"), &["-L", "--exclude=*.o"]);
+    let bytes = |name: &str| std::fs::read(path(name)).unwrap();
+    assert!(bytes("x.shale") == bytes("again.shale"), "the same tree is the same image");
+    // What lies outside is part of what the image is known by.
+    std::fs::write(path("outside/one"), "more than before").unwrap();
+    create(&path("s"), &path("again.shale"), &["-fL", "--exclude=*.o"]);
+    assert_ne!(bytes("x.shale")[32..48], bytes("again.shale")[32..48]);
+
+    symlink("nothing", path("s/dangling")).unwrap();
+    symlink("..", path("s/a/up")).unwrap();
+    symlink("../s", path("outside/back")).unwrap();
+    let mut command = shale(["create", "-fL", "--skip-unreadable"]);
+    let output = expect_code(command.arg(path("s")).arg("-o").arg(path("x.shale")), 3);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("dangling: ") && text.contains("leads to nothing"), "{text}");
+    assert!(text.contains("a/up: ") && text.contains("to-folder/back: "), "{text}");
+    let mut command = shale(["create", "-fL"]);
+    expect_code(command.arg(path("s")).arg("-o").arg(path("x.shale")), 1);
+}

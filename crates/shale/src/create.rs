@@ -45,6 +45,8 @@ pub struct CreateOptions {
     pub build: shale_write::Options,
     /// Do not descend into other file systems.
     pub one_file_system: bool,
+    /// Pack what symbolic links of directory trees lead to instead of the links.
+    pub dereference: bool,
     /// What is taken of the inputs.
     pub choose: Choose,
     /// What is stored instead of what the inputs say.
@@ -64,6 +66,7 @@ impl Default for CreateOptions {
         Self {
             build: shale_write::Options::default(),
             one_file_system: false,
+            dereference: false,
             choose: Choose::default(),
             adjust: Adjust::default(),
             verify: true,

@@ -6,6 +6,7 @@ mod choose; // what is taken
 mod adjust; // other metadata
 mod chmod; // changes of permissions
 mod join; // several sources as one
+mod follow; // links as what they lead to
 mod pipe; // what comes through a pipe
 mod image; // an image of ShaleFS as a source
 
@@ -25,6 +26,7 @@ use shale_write::{DirectorySource, ManifestSource, ScanOptions, Select, Source};
 
 use crate::create::CreateOptions;
 use crate::error::Error;
+use follow::Followed;
 use join::{Joined, Part, WithoutEmpty};
 
 pub use adjust::{Adjust, IdRange};
@@ -135,6 +137,11 @@ fn open_one(
             amend: (!options.adjust.is_nothing())
                 .then(|| Arc::new(options.adjust.clone()) as Arc<dyn shale_write::Amend>),
         };
+        if options.dereference {
+            let place = input.prefix.as_deref().unwrap_or_default();
+            let followed = Followed::open(path, &scan, &options.choose, place, progress)?;
+            return Ok((Box::new(followed), true));
+        }
         return Ok((Box::new(DirectorySource::open(path, &scan, progress)?), true));
     }
     let mut file = File::open(path).map_err(Error::io("open", path))?;

@@ -166,6 +166,7 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             ..Options::default()
         },
         one_file_system: how.one_file_system,
+        dereference: how.dereference,
         choose: input::choose(&how.input)?,
         adjust: input::adjust(&how.input)?,
         verify: !how.no_verify,

@@ -95,6 +95,11 @@ impl Choose {
         unmet.first().map(|first| (unmet.len(), first.escape_ascii().to_string()))
     }
 
+    /// Whether an entry at this path of the image is taken.
+    pub(super) fn takes(&self, path: &[u8], kind: InodeKind) -> bool {
+        self.decide(path, kind).0
+    }
+
     /// Whether an entry is taken, and why.
     fn decide(&self, path: &[u8], kind: InodeKind) -> (bool, &[u8]) {
         let is_left_out = match kind {

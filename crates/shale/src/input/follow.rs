@@ -1,0 +1,186 @@
+//! A directory tree whose symbolic links are packed as what they lead to, wherever that is.
+//!
+//! A link to a file is a file of its own, one to a directory a directory with all that is in it,
+//! links in there followed, too. A link that leads to nothing, or back to a directory that it lies
+//! in, is a problem. The tree is walked twice: once for what it is known by, once to be packed.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shale_codec::Hasher;
+use shale_format::InodeKind;
+use shale_write::{
+    DirectorySource, NoProgress, Problem, ProblemKind, ScanOptions, Select, Source, SourceEntry,
+    WriteError,
+};
+
+use super::choose::Choose;
+use super::join::join;
+
+/// Links in links that are followed; more is a circle that names do not show.
+const DEPTH_MAX: usize = 40;
+
+/// A tree with its links followed.
+pub(super) struct Followed {
+    trees: Vec<Tree>,
+    scan: ScanOptions,
+    choose: Choose,
+    /// Path of the whole in the image, which rules are held against.
+    place: Vec<u8>,
+    seed: [u8; 32],
+    problems: Vec<Problem>,
+}
+
+/// A tree that is being yielded.
+struct Tree {
+    source: DirectorySource,
+    root: PathBuf,
+    /// Path of the link that led here; empty for the first.
+    prefix: Vec<u8>,
+    /// The directory that this link lies in.
+    from: PathBuf,
+}
+
+/// Takes one name of a directory.
+struct Only(Vec<u8>);
+
+impl Select for Only {
+    fn takes(&self, path: &[u8], _: InodeKind) -> bool {
+        path == self.0
+    }
+}
+
+impl Followed {
+    /// Walks the tree below `root` and takes note of what it is.
+    pub(super) fn open(
+        root: &Path,
+        scan: &ScanOptions,
+        choose: &Choose,
+        place: &[u8],
+        progress: &dyn shale_write::Progress,
+    ) -> Result<Self, WriteError> {
+        let mut first = Self::start(root, scan, choose, place, progress)?;
+        let mut hasher = Hasher::new();
+        hasher.update(&first.trees[0].source.seed());
+        while let Some(entry) = first.next_entry()? {
+            hasher.update(&(entry.path.len() as u64).to_le_bytes());
+            hasher.update(&entry.path);
+            let metadata = &entry.metadata;
+            let (kind, mtime) = (metadata.kind.mode_bits(), metadata.mtime);
+            for number in [kind | metadata.permissions, metadata.uid, metadata.gid, mtime.nsec] {
+                hasher.update(&number.to_le_bytes());
+            }
+            hasher.update(&mtime.sec.to_le_bytes());
+            hasher.update(&metadata.len.to_le_bytes());
+        }
+        let seed = *hasher.finalize().as_bytes();
+        drop(first);
+        Ok(Self { seed, ..Self::start(root, scan, choose, place, &NoProgress)? })
+    }
+
+    fn start(
+        root: &Path,
+        scan: &ScanOptions,
+        choose: &Choose,
+        place: &[u8],
+        progress: &dyn shale_write::Progress,
+    ) -> Result<Self, WriteError> {
+        let source = DirectorySource::open(root, scan, progress)?;
+        let from = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        let tree = Tree { source, root: root.to_owned(), prefix: Vec::new(), from };
+        Ok(Self {
+            trees: vec![tree],
+            scan: scan.clone(),
+            choose: choose.clone(),
+            place: place.to_vec(),
+            seed: [0; 32],
+            problems: Vec::new(),
+        })
+    }
+
+    /// What a link leads to: an entry, or a tree that comes next. The inner error is a problem of
+    /// the link.
+    fn follow(
+        &mut self,
+        path: &Path,
+        link: SourceEntry,
+    ) -> Result<Result<Option<SourceEntry>, String>, WriteError> {
+        let target = match path.canonicalize() {
+            Ok(target) => target,
+            Err(error) => return Ok(Err(format!("it leads to nothing: {error}"))),
+        };
+        let here = path.parent().and_then(|parent| parent.canonicalize().ok());
+        let here = here.unwrap_or_default();
+        if target.is_dir() {
+            let above = |above: &PathBuf| above.starts_with(&target);
+            let is_circle = above(&here) || self.trees.iter().any(|tree| above(&tree.from));
+            if is_circle || self.trees.len() >= DEPTH_MAX {
+                let target = target.display();
+                return Ok(Err(format!("it leads back to {target}, in which it lies")));
+            }
+            let place = join(&self.place, &link.path);
+            let select = self.choose.select(&place);
+            if select.is_some_and(|_| !self.choose.takes(&place, InodeKind::Directory)) {
+                return Ok(Ok(None));
+            }
+            let scan = ScanOptions { select: self.choose.select(&place), ..self.scan.clone() };
+            let source = DirectorySource::open(&target, &scan, &NoProgress)?;
+            self.trees.push(Tree { source, root: target, prefix: link.path, from: here });
+            return Ok(Ok(None));
+        }
+        let (Some(folder), Some(name)) = (target.parent(), target.file_name()) else {
+            return Ok(Err("it leads to nothing".to_owned()));
+        };
+        let name = name.as_bytes().to_vec();
+        let select: Arc<dyn Select> = Arc::new(Only(name.clone()));
+        let scan = ScanOptions { select: Some(select), threads: 1, ..self.scan.clone() };
+        let mut source = DirectorySource::open(folder, &scan, &NoProgress)?;
+        while let Some(entry) = source.next_entry()? {
+            if entry.path == name {
+                return Ok(Ok(Some(SourceEntry { path: link.path, link: None, ..entry })));
+            }
+        }
+        let problem = source.take_problems().into_iter().next();
+        Ok(Err(problem.map_or("it is left out".to_owned(), |problem| problem.kind.to_string())))
+    }
+}
+
+impl Source for Followed {
+    fn seed(&self) -> [u8; 32] {
+        self.seed
+    }
+
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+        while let Some(tree) = self.trees.last_mut() {
+            let Some(mut entry) = tree.source.next_entry()? else {
+                let prefix = std::mem::take(&mut tree.prefix);
+                let problems = tree.source.take_problems().into_iter();
+                self.problems
+                    .extend(problems.map(|p| Problem { path: join(&prefix, &p.path), ..p }));
+                self.trees.pop();
+                continue;
+            };
+            let path = tree.root.join(OsStr::from_bytes(&entry.path));
+            entry.path = join(&tree.prefix, &entry.path);
+            if entry.metadata.kind != InodeKind::Symlink {
+                return Ok(Some(entry));
+            }
+            let link = entry.path.clone();
+            match self.follow(&path, entry)? {
+                Ok(Some(entry)) => return Ok(Some(entry)),
+                Ok(None) => {}
+                Err(what) => {
+                    let kind = ProblemKind::Unreadable(what);
+                    self.problems.push(Problem { path: link, kind });
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_problems(&mut self) -> Vec<Problem> {
+        std::mem::take(&mut self.problems)
+    }
+}
