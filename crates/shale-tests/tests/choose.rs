@@ -283,7 +283,13 @@ fn links_are_packed_as_what_they_lead_to_if_asked() {
         let mut rsync = Command::new("rsync");
         rsync.args(["-aL", "--exclude=*.o"]).arg(path("s/")).arg(path("copy"));
         expect_code(&mut rsync, 0);
-        Manifest::of(&path("copy")).unwrap().assert_equals(&found, "rsync");
+        // A time of the same second is near enough to rsync, for a directory.
+        let [mut copied, mut found] = [Manifest::of(&path("copy")).unwrap(), found.clone()];
+        for manifest in [&mut copied, &mut found] {
+            let folders = manifest.records.values_mut().filter(|record| record.kind == 'd');
+            folders.for_each(|record| record.mtime.1 = 0);
+        }
+        copied.assert_equals(&found, "rsync");
     }
     create(&path("s"), &path("again.shale"), &["-L", "--exclude=*.o"]);
     let bytes = |name: &str| std::fs::read(path(name)).unwrap();
