@@ -54,4 +54,4 @@ pub use encoder::Encoder;
 pub use error::{CodecError, SettingsError};
 pub use filter::Filter;
 pub use sample::looks_incompressible;
-pub use settings::{LzmaOptions, Settings, ZstdOptions, ZstdStrategy};
+pub use settings::{LzmaOptions, MatchFinder, Settings, ZstdOptions, ZstdStrategy};

@@ -84,6 +84,8 @@ fn parameters(settings: &Settings, total_len: usize) -> Parameters {
         preset: settings.level.unsigned_abs(),
         extreme: options.extreme,
         nice_len: options.nice_len,
+        match_finder: options.match_finder,
+        search_depth: options.search_depth,
     }
 }
 
@@ -113,6 +115,8 @@ impl Parameters {
             preset: 0,
             extreme: false,
             nice_len: None,
+            match_finder: None,
+            search_depth: None,
         };
         let context_bits = parameters.literal_context_bits + parameters.literal_position_bits;
         (parameters.position_bits <= 4 && context_bits <= 4).then_some(parameters)

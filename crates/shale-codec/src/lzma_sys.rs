@@ -12,6 +12,8 @@ use std::ptr;
 
 use liblzma_sys as sys;
 
+use crate::settings::MatchFinder;
+
 /// Filter id of LZMA1 with a known length and without end marker, as in `lzma/lzma12.h`; the
 /// bindings lack it.
 const FILTER_LZMA1EXT: u64 = 0x4000_0000_0000_0002;
@@ -20,7 +22,7 @@ const FILTER_LZMA1EXT: u64 = 0x4000_0000_0000_0002;
 const FILTER_END: u64 = u64::MAX;
 
 /// What an LZMA1 stream is coded with. The dictionary must cover prefix and frame; the encoder
-/// alone looks at the last three.
+/// alone looks at the last five.
 #[derive(Clone, Copy)]
 pub(crate) struct Parameters {
     pub dictionary_len: u32,
@@ -30,6 +32,8 @@ pub(crate) struct Parameters {
     pub preset: u32,
     pub extreme: bool,
     pub nice_len: Option<u32>,
+    pub match_finder: Option<MatchFinder>,
+    pub search_depth: Option<u32>,
 }
 
 /// How a run of a coder ended.
@@ -171,6 +175,10 @@ impl Parameters {
         options.lp = self.literal_position_bits;
         options.pb = self.position_bits;
         options.nice_len = self.nice_len.unwrap_or(options.nice_len);
+        options.depth = self.search_depth.unwrap_or(options.depth);
+        if let Some(finder) = self.match_finder {
+            options.mf = finder as sys::lzma_match_finder;
+        }
         Some(options)
     }
 

@@ -76,7 +76,30 @@ pub struct LzmaOptions {
     pub position_bits: Option<u32>,
     /// Match length, in bytes, that ends a search.
     pub nice_len: Option<u32>,
+    /// How matches are found: chains are quick on what repeats much, trees find more.
+    pub match_finder: Option<MatchFinder>,
+    /// Candidates looked at for a match; 0 leaves it to the match finder.
+    pub search_depth: Option<u32>,
 }
+
+/// How LZMA finds matches: hash chains or binary trees, by the bytes hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum MatchFinder {
+    Hc3 = 0x03,
+    Hc4 = 0x04,
+    Bt2 = 0x12,
+    Bt3 = 0x13,
+    Bt4 = 0x14,
+}
+
+const MATCH_FINDERS: [(&str, MatchFinder); 5] = [
+    ("hc3", MatchFinder::Hc3),
+    ("hc4", MatchFinder::Hc4),
+    ("bt2", MatchFinder::Bt2),
+    ("bt3", MatchFinder::Bt3),
+    ("bt4", MatchFinder::Bt4),
+];
 
 const STRATEGIES: [(&str, ZstdStrategy); 9] = [
     ("fast", ZstdStrategy::Fast),
@@ -113,6 +136,8 @@ impl Settings {
                 literal_position_bits: None,
                 position_bits: None,
                 nice_len: None,
+                match_finder: None,
+                search_depth: None,
             },
         }
     }
@@ -176,6 +201,7 @@ impl Settings {
         self.within("lp", options.literal_position_bits, 0..=4)?;
         self.within("pb", options.position_bits, 0..=4)?;
         self.within("nice", options.nice_len, 8..=273)?;
+        self.within("depth", options.search_depth, 0..=1000)?;
         let context_bits = options.literal_context_bits.unwrap_or(LZMA_LITERAL_CONTEXT_BITS)
             + options.literal_position_bits.unwrap_or(0);
         if context_bits > 4 {
@@ -238,6 +264,12 @@ impl Settings {
             (Codec::Lzma, "lp") => self.lzma.literal_position_bits = Some(number()?),
             (Codec::Lzma, "pb") => self.lzma.position_bits = Some(number()?),
             (Codec::Lzma, "nice") => self.lzma.nice_len = Some(number()?),
+            (Codec::Lzma, "mf") => {
+                let found = MATCH_FINDERS.iter().find(|(name, _)| *name == value);
+                let found = found.ok_or_else(|| format!("no match finder `{value}`"))?;
+                self.lzma.match_finder = Some(found.1);
+            }
+            (Codec::Lzma, "depth") => self.lzma.search_depth = Some(number()?),
             _ => return Err(format!("no option `{name}`")),
         }
         Ok(())
@@ -264,8 +296,8 @@ fn allowed(codec: Codec) -> &'static str {
         Codec::Lz4 => "lz4 (fast), or lz4:hc=2..12",
         Codec::Lzma => {
             "lzma, lzma:0..9 or 0e..9e, or lzma: followed by any of level=0..9 or 0e..9e, \
-             lc=0..4, lp=0..4 (lc and lp together at most 4), pb=0..4, nice=8..273, with commas \
-             between"
+             lc=0..4, lp=0..4 (lc and lp together at most 4), pb=0..4, nice=8..273, mf=(hc3, \
+             hc4, bt2, bt3 or bt4), depth=0..1000, with commas between"
         }
         Codec::Brotli => "brotli, brotli:0..11, or brotli:level=0..11",
     }
@@ -335,12 +367,17 @@ impl fmt::Display for Settings {
                 ("lp", lzma.literal_position_bits),
                 ("pb", lzma.position_bits),
                 ("nice", lzma.nice_len),
+                ("depth", lzma.search_depth),
             ],
             Codec::Stored | Codec::Lz4 | Codec::Brotli => &[],
         };
         if let (Codec::Zstd, Some(strategy)) = (self.codec, zstd.strategy) {
             let name = STRATEGIES.iter().find(|(_, one)| *one == strategy);
             write!(out, ",strategy={}", name.map_or("", |(name, _)| name))?;
+        }
+        if let (Codec::Lzma, Some(finder)) = (self.codec, lzma.match_finder) {
+            let name = MATCH_FINDERS.iter().find(|(_, one)| *one == finder);
+            write!(out, ",mf={}", name.map_or("", |(name, _)| name))?;
         }
         for (name, value) in options {
             if let Some(value) = value {
@@ -387,6 +424,7 @@ mod tests {
             "lz4:hc=12",
             "lzma:0",
             "lzma:9e,lc=1,lp=3,pb=4,nice=273",
+            "lzma:9,mf=hc4,lc=4,depth=48",
             "brotli:5",
         ] {
             assert_eq!(read(text).to_string(), text);

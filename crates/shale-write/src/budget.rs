@@ -16,14 +16,12 @@
 //!
 //! Threads and memory never change the image: they decide when and where, not what.
 
-use std::fmt;
-
-use shale_codec::{Settings, SettingsError};
-use shale_format::Category;
+use shale_codec::Settings;
 use shale_format::limits::{
     FRAME_PLAIN_LEN_MAX, REFERENCE_COUNT_MAX, REFERENCE_DEPTH_MAX, SNAPSHOT_NAME_LEN_MAX,
 };
 
+use crate::codecs::Codecs;
 use crate::kin::KIN_BYTES;
 use crate::levels::{LEVELS, Level, ReferenceLimits};
 use crate::reference::PRINT_COUNT_MAX;
@@ -71,61 +69,6 @@ pub(crate) struct Plan {
     pub(crate) spool_bytes_max: u64,
 }
 
-/// The codec of each category.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Codecs([Settings; Category::ALL.len()]);
-
-impl Codecs {
-    fn new(level: &Level, options: &Options) -> Result<Self, WriteError> {
-        let wrong =
-            |settings: String, error: SettingsError| option("codec", settings, error.to_string());
-        let [all, text] = level.settings().map_err(|error| wrong(level.codec.to_owned(), error))?;
-        let mut codecs = Self([all; Category::ALL.len()]);
-        codecs.0[Category::Text as usize] = text;
-        for &(category, settings) in &options.codecs {
-            settings.validate().map_err(|error| wrong(settings.to_string(), error))?;
-            if category.is_none() {
-                codecs.0.fill(settings);
-            }
-        }
-        for &(category, settings) in &options.codecs {
-            if let Some(category) = category {
-                codecs.0[category as usize] = settings;
-            }
-        }
-        Ok(codecs)
-    }
-
-    /// For frames of a category.
-    pub(crate) fn of(&self, category: Category) -> Settings {
-        self.0[category as usize]
-    }
-
-    fn distinct(&self) -> Vec<Settings> {
-        let mut distinct: Vec<Settings> = Vec::new();
-        for settings in self.0 {
-            if !distinct.contains(&settings) {
-                distinct.push(settings);
-            }
-        }
-        distinct
-    }
-}
-
-impl fmt::Display for Codecs {
-    /// The codec of generic data, and those of other categories where they differ.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let generic = self.of(Category::Generic);
-        write!(f, "{generic}")?;
-        for category in Category::ALL {
-            if self.of(category) != generic {
-                write!(f, " {}-codec={}", category.name(), self.of(category))?;
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Plan {
     /// Checks the options and decides. Fails at once where the memory given cannot do.
     pub(crate) fn new(options: &Options) -> Result<Self, WriteError> {
@@ -139,7 +82,8 @@ impl Plan {
         if frame_len < FRAME_LEN_MIN || u64::from(frame_len) > FRAME_PLAIN_LEN_MAX {
             return Err(option("frame length", frame_len, "4 KiB to 64 MiB".to_owned()));
         }
-        let codecs = Codecs::new(level, options)?;
+        let codecs = Codecs::new(level, &options.codecs)
+            .map_err(|(codec, error)| option("codec", codec, error.to_string()))?;
         let page_settings = Settings { level: level.page_level, ..zstd() };
         let asked = options.references.unwrap_or(level.references);
         let references = ReferenceLimits {

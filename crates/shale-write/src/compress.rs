@@ -12,6 +12,7 @@ use shale_codec::{Codec, Encoder, Filter, Settings, looks_incompressible, xxh3_6
 use shale_format::{Category, FrameRecord};
 
 use crate::WriteError;
+use crate::codecs::Choice;
 use crate::emit::codec_error;
 
 /// What a thread keeps between frames: encoders with their tables, and a buffer.
@@ -25,7 +26,7 @@ pub(crate) struct Bench {
 /// How frames are compressed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packing {
-    pub(crate) settings: Settings,
+    pub(crate) choice: Choice,
     /// Try to compress what looks incompressible.
     pub(crate) tries_incompressible: bool,
     /// Try filters on machine code.
@@ -91,9 +92,11 @@ impl Bench {
         references: References,
     ) -> Result<Packed, WriteError> {
         let had_references = !references.is_empty();
+        let is_stored = |settings: Settings| settings.codec == Codec::Stored;
+        let stores = packing.choice.without_trial().is_some_and(is_stored);
         let filter = match category {
-            Category::Code if packing.tries_filters => {
-                self.choose_filter(packing, plain, &references)?
+            Category::Code if packing.tries_filters && !stores => {
+                self.choose_filter(plain, &references)?
             }
             _ => Filter::None,
         };
@@ -101,20 +104,21 @@ impl Bench {
         filtered.clear();
         filtered.extend_from_slice(plain);
         filter.apply(&mut filtered);
+        let settings = self.choose_settings(&packing.choice, &filtered, &references, filter)?;
         let (mut best, mut kept, mut saved_bytes) = (None, Vec::new(), 0);
-        if had_references && packing.settings.codec.prefix_len_max() > 0 {
+        if had_references && settings.codec.prefix_len_max() > 0 {
             let (stored, gain) =
-                self.pack_with_references(packing, &filtered, &references, filter)?;
+                self.pack_with_references(settings, &filtered, &references, filter)?;
             if gain > 0 {
                 kept = references.iter().map(|&(frame, _)| frame).collect();
                 saved_bytes = gain as u64;
-                best = Some((packing.settings.codec, stored));
+                best = Some((settings.codec, stored));
             }
         }
         drop(references);
         let best = match best {
             Some(best) => Some(best),
-            None => self.pack_alone(packing, &filtered)?,
+            None => self.pack_alone(settings, packing.tries_incompressible, &filtered)?,
         };
         self.filtered = filtered;
         let (codec, filter, stored) = match best {
@@ -126,7 +130,7 @@ impl Bench {
             stored_len: stored.len() as u64,
             codec: codec.id(),
             filter: filter.id(),
-            category: if codec == Codec::Stored && packing.settings.codec != Codec::Stored {
+            category: if codec == Codec::Stored && settings.codec != Codec::Stored {
                 Category::Incompressible as u64
             } else {
                 category as u64
@@ -140,16 +144,30 @@ impl Bench {
         Ok(Packed { stored, record, references: kept, references_dropped, saved_bytes })
     }
 
+    /// Decides between the codecs of a frame.
+    fn choose_settings(
+        &mut self,
+        choice: &Choice,
+        plain: &[u8],
+        references: &References,
+        filter: Filter,
+    ) -> Result<Settings, WriteError> {
+        if let Some(settings) = choice.without_trial() {
+            return Ok(settings);
+        }
+        self.fill_prefix(references, filter);
+        let prefix = std::mem::take(&mut self.prefix);
+        let trial = self.encode(QUICK, &prefix, plain);
+        self.prefix = prefix;
+        Ok(choice.with_trial(plain.len(), trial?.len()))
+    }
+
     /// The filter that makes a quick trial with the frame's references smallest, if it gains.
     fn choose_filter(
         &mut self,
-        packing: &Packing,
         plain: &[u8],
         references: &References,
     ) -> Result<Filter, WriteError> {
-        if packing.settings.codec == Codec::Stored {
-            return Ok(Filter::None);
-        }
         let mut best = (Filter::None, usize::MAX);
         for filter in [Filter::None].into_iter().chain(FILTERS) {
             let mut filtered = plain.to_vec();
@@ -182,13 +200,14 @@ impl Bench {
     /// The frame without references; none if it does not get smaller.
     fn pack_alone(
         &mut self,
-        packing: &Packing,
+        settings: Settings,
+        tries_incompressible: bool,
         plain: &[u8],
     ) -> Result<Option<(Codec, Vec<u8>)>, WriteError> {
-        let codec = packing.settings.codec;
-        let hopeless = !packing.tries_incompressible && looks_incompressible(plain);
+        let codec = settings.codec;
+        let hopeless = !tries_incompressible && looks_incompressible(plain);
         if codec != Codec::Stored && !hopeless {
-            let stored = self.encode(packing.settings, &[], plain)?;
+            let stored = self.encode(settings, &[], plain)?;
             if stored.len() < plain.len() {
                 return Ok(Some((codec, stored)));
             }
@@ -199,14 +218,14 @@ impl Bench {
     /// The frame with its references, and how many bytes they save, 0 if it is not worth it.
     fn pack_with_references(
         &mut self,
-        packing: &Packing,
+        settings: Settings,
         plain: &[u8],
         references: &References,
         filter: Filter,
     ) -> Result<(Vec<u8>, usize), WriteError> {
         self.fill_prefix(references, filter);
         let prefix = std::mem::take(&mut self.prefix);
-        let stored = self.encode(packing.settings, &prefix, plain);
+        let stored = self.encode(settings, &prefix, plain);
         self.prefix = prefix;
         let stored = stored?;
         let cost = stored.len() + REFERENCE_COST * references.len();
@@ -216,11 +235,11 @@ impl Bench {
         if pays(at_least) {
             return Ok((stored, at_least - cost));
         }
-        if !pays(quick.max(1)) && packing.settings.codec == QUICK.codec {
+        if !pays(quick.max(1)) && settings.codec == QUICK.codec {
             // Not even better than the quick trial, so the thorough one need not be asked.
             return Ok((stored, 0));
         }
-        let alone = self.encode(packing.settings, &[], plain)?.len().min(plain.len());
+        let alone = self.encode(settings, &[], plain)?.len().min(plain.len());
         Ok(if pays(alone) { (stored, alone - cost) } else { (stored, 0) })
     }
 }
@@ -241,7 +260,7 @@ mod tests {
 
     fn packing(codec: Codec) -> Packing {
         let settings = Settings::new(codec, Settings::default_level(codec)).unwrap();
-        Packing { settings, tries_incompressible: false, tries_filters: true }
+        Packing { choice: Choice::one(settings), tries_incompressible: false, tries_filters: true }
     }
 
     #[test]

@@ -251,7 +251,7 @@ impl<'env, 'o> Flow<'env, 'o> {
         let ticket = pool.submit(Urgency::Normal, &env.leave, move |bench| {
             env.options.check_cancel()?;
             let packing = Packing {
-                settings: env.plan.codecs.of(category),
+                choice: env.plan.codecs.of(category),
                 tries_incompressible: env.plan.level.tries_incompressible,
                 tries_filters: env.plan.level.tries_filters,
             };

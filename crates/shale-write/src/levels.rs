@@ -1,7 +1,5 @@
 //! What a level stands for: one table, so that documentation and program cannot differ.
 
-use shale_codec::{Settings, SettingsError};
-
 /// The level used when none is given.
 pub const LEVEL_DEFAULT: u8 = 6;
 
@@ -14,8 +12,8 @@ pub struct Level {
     pub summary: &'static str,
     /// Codec of frames and its settings, as in the option of the command.
     pub codec: &'static str,
-    /// Codec of frames of text, where another one is worth its time.
-    pub text_codec: &'static str,
+    /// Codecs of frames of text that compress well, the best first.
+    pub text_codecs: &'static [TextCodec],
     /// Plain bytes of a frame.
     pub frame_len: u32,
     /// Bounds on references; without any, frames stand alone and are compressed as they are read.
@@ -33,6 +31,15 @@ pub struct Level {
     pub tries_incompressible: bool,
     /// Filters are tried on machine code.
     pub tries_filters: bool,
+}
+
+/// A codec for the frames of text of which a quick trial leaves little.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextCodec {
+    /// It leaves at most one part in this many; 1 stands for all frames.
+    pub share: usize,
+    /// The codec and its settings.
+    pub codec: &'static str,
 }
 
 /// How much a frame may refer to.
@@ -54,8 +61,14 @@ impl ReferenceLimits {
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
 
-/// What LZMA does best on text: four bits of the byte before, and no alignment.
-const LZMA_TEXT: &str = "lzma:9,lc=4,pb=0";
+/// What LZMA does best on text: four bits of the byte before, and no alignment. Its decoder works
+/// for each stored byte, so it is for what leaves few; trees are slow on what repeats all the time.
+const LZMA_OF_LITTLE: &[TextCodec] = &[
+    TextCodec { share: 16, codec: "lzma:9,mf=hc4,lc=4,pb=0,depth=48" },
+    TextCodec { share: 5, codec: "lzma:9,lc=4,pb=0" },
+];
+const LZMA_QUICK: &[TextCodec] = &[TextCodec { share: 5, codec: "lzma:2,lc=4,pb=0" }];
+const LZMA_TEXT: &[TextCodec] = &[TextCodec { share: 1, codec: "lzma:9,lc=4,pb=0" }];
 
 /// All levels, by number. Measured in `docs/performance.md`.
 pub const LEVELS: [Level; 10] = [
@@ -63,12 +76,18 @@ pub const LEVELS: [Level; 10] = [
     alone(1, "zstd at its fastest", "zstd:1", 3),
     alone(2, "zstd, fast", "zstd:3", 3),
     alone(3, "zstd, moderate", "zstd:6", 9),
-    related(4, "zstd, fast, with references", ["zstd:3"; 2], 256 * KIB, (4, 2, 2)),
-    related(5, "zstd, thorough, with references", ["zstd:12"; 2], 256 * KIB, (4, 2, 2)),
-    related(6, "zstd and LZMA, with references", ["zstd:19", LZMA_TEXT], 512 * KIB, (4, 2, 2)),
-    related(7, "LZMA, with references", ["lzma:9", LZMA_TEXT], 512 * KIB, (4, 2, 2)),
-    related(8, "LZMA, larger frames, with references", ["lzma:9", LZMA_TEXT], 2 * MIB, (6, 2, 6)),
-    related(9, "LZMA, large frames, with references", ["lzma:9e", LZMA_TEXT], 4 * MIB, (3, 2, 12)),
+    related(4, "zstd, fast, with references", ("zstd:3", &[]), 256 * KIB, (4, 2, 2)),
+    related(
+        5,
+        "zstd and quick LZMA, with references",
+        ("zstd:10", LZMA_QUICK),
+        512 * KIB,
+        (4, 2, 2),
+    ),
+    related(6, "zstd and LZMA, with references", ("zstd:19", LZMA_OF_LITTLE), 512 * KIB, (4, 2, 2)),
+    related(7, "LZMA, with references", ("lzma:9", LZMA_TEXT), 512 * KIB, (4, 2, 2)),
+    related(8, "LZMA, larger frames, with references", ("lzma:9", LZMA_TEXT), 2 * MIB, (6, 2, 6)),
+    related(9, "LZMA, large frames, with references", ("lzma:9e", LZMA_TEXT), 4 * MIB, (3, 2, 12)),
 ];
 
 /// A level whose frames stand alone, so that they are compressed while files are read.
@@ -77,7 +96,7 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
         level,
         summary,
         codec,
-        text_codec: codec,
+        text_codecs: &[],
         frame_len: 256 * KIB,
         references: ReferenceLimits::NONE,
         segment_window_len: 0,
@@ -94,7 +113,7 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
 const fn related(
     level: u8,
     summary: &'static str,
-    codecs: [&'static str; 2],
+    codecs: (&'static str, &'static [TextCodec]),
     frame_len: u32,
     bounds: (u16, u8, u64),
 ) -> Level {
@@ -102,8 +121,8 @@ const fn related(
     Level {
         level,
         summary,
-        codec: codecs[0],
-        text_codec: codecs[1],
+        codec: codecs.0,
+        text_codecs: codecs.1,
         frame_len,
         references: ReferenceLimits { count_max, depth_max, closure_bytes_max: closure_mib << 20 },
         segment_window_len: 128,
@@ -121,25 +140,27 @@ impl Level {
     pub fn find(level: u8) -> Option<&'static Level> {
         LEVELS.get(usize::from(level))
     }
-
-    /// The codecs and their settings: of all frames, and of frames of text.
-    ///
-    /// # Errors
-    /// None but for a mistake in the table.
-    pub fn settings(&self) -> Result<[Settings; 2], SettingsError> {
-        Ok([self.codec.parse()?, self.text_codec.parse()?])
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use shale_codec::Settings;
+
     use super::*;
+    use crate::codecs::TEXT_CODEC_COUNT_MAX;
 
     #[test]
     fn every_level_is_where_its_number_says_and_valid() {
         for (number, level) in LEVELS.iter().enumerate() {
             assert_eq!(usize::from(level.level), number);
-            level.settings().unwrap();
+            level.codec.parse::<Settings>().unwrap();
+            for (text, next) in level.text_codecs.iter().zip(level.text_codecs.iter().skip(1)) {
+                assert!(text.share > next.share, "the best first");
+            }
+            assert!(level.text_codecs.len() <= TEXT_CODEC_COUNT_MAX);
+            for text in level.text_codecs {
+                text.codec.parse::<Settings>().unwrap();
+            }
             assert!(level.frame_len.is_power_of_two());
         }
     }

@@ -43,6 +43,7 @@ mod referring; // the choice of references as a part of the pipeline
 pub mod sketch; // what a frame is made of, as a sample
 pub mod refer; // which frames each frame is compressed against
 mod pool; // threads
+mod codecs; // which codec a frame gets
 mod compress; // one frame's plain bytes become stored bytes
 mod emit; // the image as a sequence of bytes
 

@@ -97,6 +97,8 @@ const CHUNK_LEN: usize = 256 << 10;
 /// Bytes read back from the store at a time while a match is extended.
 const COMPARE_LEN: usize = 4 << 10;
 const COMPARE_LEN_MAX: usize = 256 << 10;
+/// Bytes before a candidate that are read together with it: the first two comparisons backwards.
+const VIEW_BACK_LEN: usize = 5 * 256;
 /// Alignment at which the scan tests for zeroes.
 const ZERO_PROBE_LEN: usize = 256;
 
@@ -126,6 +128,10 @@ pub struct Segmenter {
     run_len: u64,
     open: Open,
     scratch: Vec<u8>,
+    /// Bytes of the stream around the last candidate, and where they begin: the first comparisons
+    /// in both directions are one read of the store.
+    view: Vec<u8>,
+    view_start: u64,
     counters: Counters,
 }
 
@@ -155,6 +161,8 @@ impl Segmenter {
             run_len: 0,
             open: Open::None,
             scratch: vec![0; COMPARE_LEN_MAX],
+            view: Vec::new(),
+            view_start: 0,
             counters: Counters::default(),
         }
     }
@@ -291,6 +299,7 @@ impl Segmenter {
             (self.buf.len() - end).min(usize::try_from(len_max).unwrap_or(usize::MAX));
         // Backwards first over the window and what is pending, then forwards.
         let back_max = end.min(usize::try_from(candidate).unwrap_or(usize::MAX));
+        self.view_around(candidate, back_max, forward_max, store)?;
         let back = self.common_back(candidate, end, back_max, store)?;
         if back < window_len {
             return Ok(None);
@@ -365,11 +374,35 @@ impl Segmenter {
         Ok(done)
     }
 
+    /// Has the stream's bytes around a candidate at hand, as far as the first comparisons go.
+    fn view_around(
+        &mut self,
+        candidate: u64,
+        back_max: usize,
+        forward_max: usize,
+        store: &dyn PlainStore,
+    ) -> io::Result<()> {
+        let start = candidate - back_max.min(VIEW_BACK_LEN) as u64;
+        let end = (candidate + forward_max.min(COMPARE_LEN) as u64).min(self.stream_len);
+        let view_end = self.view_start + self.view.len() as u64;
+        if start < end && (start < self.view_start || end > view_end) {
+            let mut view = std::mem::take(&mut self.view);
+            view.resize((end - start) as usize, 0);
+            store.read_at(start, &mut view)?;
+            (self.view, self.view_start) = (view, start);
+        }
+        Ok(())
+    }
+
     /// Reads stream bytes that may still be pending here.
     fn read_back(&self, from: u64, out: &mut [u8], store: &dyn PlainStore) -> io::Result<()> {
         let emitted = self.stream_len.saturating_sub(from).min(out.len() as u64) as usize;
         if emitted > 0 {
-            store.read_at(from, &mut out[..emitted])?;
+            let at = from.checked_sub(self.view_start).map(|at| at as usize);
+            match at.and_then(|at| self.view.get(at..at + emitted)) {
+                Some(seen) => out[..emitted].copy_from_slice(seen),
+                None => store.read_at(from, &mut out[..emitted])?,
+            }
         }
         if emitted < out.len() {
             let at = (from + emitted as u64 - self.stream_len) as usize;

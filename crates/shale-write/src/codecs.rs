@@ -1,0 +1,145 @@
+//! Which codec a frame gets: by its category and, for text, by how little a quick trial leaves.
+
+use std::fmt;
+
+use shale_codec::{Settings, SettingsError};
+use shale_format::Category;
+
+use crate::levels::Level;
+
+/// Codecs that a level may have for text beside its own.
+pub(crate) const TEXT_CODEC_COUNT_MAX: usize = 2;
+
+/// The codecs of a category.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// Of frames that do not compress well, or that nobody tried.
+    otherwise: Settings,
+    /// Of frames of which a quick trial leaves at most one part in so many; the most first.
+    of_little: [Option<(usize, Settings)>; TEXT_CODEC_COUNT_MAX],
+}
+
+impl Choice {
+    /// The same for all frames.
+    pub(crate) const fn one(settings: Settings) -> Self {
+        Self { otherwise: settings, of_little: [None; TEXT_CODEC_COUNT_MAX] }
+    }
+
+    /// The codec, where no trial is needed to tell.
+    pub(crate) fn without_trial(&self) -> Option<Settings> {
+        match self.of_little[0] {
+            None => Some(self.otherwise),
+            Some((1, settings)) => Some(settings),
+            Some(_) => None,
+        }
+    }
+
+    /// The codec of `plain_len` bytes of which a trial leaves `trial_len`.
+    pub(crate) fn with_trial(&self, plain_len: usize, trial_len: usize) -> Settings {
+        let mut of_little = self.of_little.iter().flatten();
+        let found = of_little.find(|(share, _)| trial_len <= plain_len / share);
+        found.map_or(self.otherwise, |&(_, settings)| settings)
+    }
+
+    fn all(&self) -> impl Iterator<Item = Settings> {
+        let of_little = self.of_little.iter().flatten().map(|&(_, settings)| settings);
+        std::iter::once(self.otherwise).chain(of_little)
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (share, settings) in self.of_little.iter().flatten() {
+            write!(f, "{settings}/{share}|")?;
+        }
+        write!(f, "{}", self.otherwise)
+    }
+}
+
+/// The codecs of all categories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Codecs([Choice; Category::ALL.len()]);
+
+impl Codecs {
+    /// Those of a level, but for what was asked for: of one category, or of all.
+    ///
+    /// # Errors
+    /// The settings that are wrong, and why.
+    pub(crate) fn new(
+        level: &Level,
+        asked: &[(Option<Category>, Settings)],
+    ) -> Result<Self, (String, SettingsError)> {
+        let parse = |text: &str| text.parse().map_err(|error| (text.to_owned(), error));
+        let all = Choice::one(parse(level.codec)?);
+        let mut text = all;
+        for (slot, codec) in text.of_little.iter_mut().zip(level.text_codecs) {
+            *slot = Some((codec.share, parse(codec.codec)?));
+        }
+        let mut codecs = Self([all; Category::ALL.len()]);
+        codecs.0[Category::Text as usize] = text;
+        for &(category, settings) in asked {
+            settings.validate().map_err(|error| (settings.to_string(), error))?;
+            if category.is_none() {
+                codecs.0.fill(Choice::one(settings));
+            }
+        }
+        for &(category, settings) in asked {
+            if let Some(category) = category {
+                codecs.0[category as usize] = Choice::one(settings);
+            }
+        }
+        Ok(codecs)
+    }
+
+    /// For frames of a category.
+    pub(crate) fn of(&self, category: Category) -> Choice {
+        self.0[category as usize]
+    }
+
+    /// Every codec that a frame may get.
+    pub(crate) fn distinct(&self) -> Vec<Settings> {
+        let mut distinct: Vec<Settings> = Vec::new();
+        for settings in self.0.iter().flat_map(Choice::all) {
+            if !distinct.contains(&settings) {
+                distinct.push(settings);
+            }
+        }
+        distinct
+    }
+}
+
+impl fmt::Display for Codecs {
+    /// The codec of generic data, and those of other categories where they differ.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generic = self.of(Category::Generic);
+        write!(f, "{generic}")?;
+        for category in Category::ALL {
+            if self.of(category) != generic {
+                write!(f, " {}-codec={}", category.name(), self.of(category))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_chosen_for_by_what_a_trial_leaves_unless_somebody_asked() {
+        let level = Level::find(6).unwrap();
+        let text = |asked: &[_]| Codecs::new(level, asked).unwrap().of(Category::Text);
+        let choice = text(&[]);
+        assert_eq!(choice.without_trial(), None);
+        assert_eq!(choice.with_trial(1600, 100).to_string(), level.text_codecs[0].codec);
+        assert_eq!(choice.with_trial(1600, 101).to_string(), level.text_codecs[1].codec);
+        assert_eq!(choice.with_trial(1600, 321).to_string(), level.codec);
+        let asked: Settings = "brotli:5".parse().unwrap();
+        assert_eq!(text(&[(None, asked)]).without_trial(), Some(asked));
+        assert_eq!(text(&[(Some(Category::Text), asked)]).without_trial(), Some(asked));
+        let all = Level::find(7).unwrap();
+        let text = Codecs::new(all, &[]).unwrap().of(Category::Text);
+        assert_eq!(text.without_trial().unwrap().to_string(), all.text_codecs[0].codec);
+    }
+}
