@@ -95,6 +95,21 @@ pub fn choose(args: &InputArgs) -> anyhow::Result<Choose> {
     Ok(choose)
 }
 
+/// The paths that a file lists, a line or (if there is one) a NUL after each, as images write
+/// them: without a slash or `./` before.
+pub fn path_list(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    let list = read(file)?;
+    let end = if list.contains(&0) { 0 } else { b'\n' };
+    let paths = list.split(|&byte| byte == end).map(|path| {
+        let mut path = path;
+        while let Some(rest) = path.strip_prefix(b"./").or_else(|| path.strip_prefix(b"/")) {
+            path = rest;
+        }
+        path.to_vec()
+    });
+    Ok(paths.filter(|path| !path.is_empty()).collect())
+}
+
 fn add_rule(rules: &mut Rules, line: &[u8], depth: usize) -> anyhow::Result<()> {
     let start = line.trim_ascii_start();
     let file = [&b". "[..], b"merge "].iter().find_map(|word| start.strip_prefix(*word));

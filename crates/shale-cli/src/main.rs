@@ -13,6 +13,7 @@ mod report; // where lines, errors and JSON go
 mod bar; // progress on a terminal and elsewhere
 mod signal; // Ctrl-C and its kin
 mod input; // what to pack, as arguments say it
+mod order; // in which order contents are laid
 mod open; // an image from its path
 mod command; // one file a subcommand
 

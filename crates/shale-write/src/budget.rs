@@ -16,13 +16,14 @@
 //!
 //! Threads and memory never change the image: they decide when and where, not what.
 
-use shale_codec::Settings;
+use shale_codec::{Settings, Xxh3};
 use shale_format::limits::{
     FRAME_PLAIN_LEN_MAX, REFERENCE_COUNT_MAX, REFERENCE_DEPTH_MAX, SNAPSHOT_NAME_LEN_MAX,
 };
 
 use crate::codecs::Codecs;
 use crate::kin::KIN_BYTES;
+use crate::laying::Order;
 use crate::levels::{LEVELS, Level, ReferenceLimits};
 use crate::reference::PRINT_COUNT_MAX;
 use crate::{Options, WriteError};
@@ -60,7 +61,9 @@ pub(crate) struct Plan {
     pub(crate) segment_window_len: u32,
     /// Bytes of packed names and attributes kept in memory before they go to a temporary file.
     pub(crate) tree_bytes_max: u64,
-    pub(crate) lays_kin: bool,
+    pub(crate) order: Order,
+    /// Contents wait on the shelf until all are known.
+    pub(crate) shelves: bool,
     /// Bytes of contents kept in memory before they go to a temporary file.
     pub(crate) shelf_bytes_max: u64,
     /// Plain bytes of frames being compressed or waiting for their turn to be written.
@@ -93,6 +96,7 @@ impl Plan {
         };
         let none = references.count_max == 0 || references.depth_max == 0;
         let references = (!none).then_some(references);
+        let order = options.order.unwrap_or(level.order);
         let plan = Self {
             threads: thread_count(options.threads),
             level,
@@ -102,7 +106,8 @@ impl Plan {
             references,
             segment_window_len: options.segment_window_len.unwrap_or(level.segment_window_len),
             tree_bytes_max: 0,
-            lays_kin: level.lays_kin,
+            order,
+            shelves: order != Order::Source || !options.first.is_empty(),
             shelf_bytes_max: 0,
             flight_bytes_max: 0,
             spool_bytes_max: 0,
@@ -121,7 +126,7 @@ impl Plan {
         let thread_bytes = encoder + prefix_len + 2 * frame_len;
         let mut fixed = FIXED_BYTES;
         // One is gone when the other is made.
-        fixed += match (self.references.is_some(), self.lays_kin) {
+        fixed += match (self.references.is_some(), self.order == Order::Similarity) {
             (true, true) => SKETCH_BYTES.max(KIN_BYTES),
             (true, false) => SKETCH_BYTES,
             (false, true) => KIN_BYTES,
@@ -150,7 +155,7 @@ impl Plan {
             Some(_) => free,
             None => free.saturating_sub(self.flight_bytes_max),
         };
-        if self.lays_kin {
+        if self.shelves {
             self.shelf_bytes_max = self.spool_bytes_max / 2;
             self.spool_bytes_max -= self.shelf_bytes_max;
         }
@@ -163,7 +168,7 @@ impl Plan {
         let references = self.references.unwrap_or(ReferenceLimits::NONE);
         format!(
             "level={} codec={} frame-len={} references={} depth={} closure={} segment-window={} \
-             kin={} page-codec={} times-kept={}",
+             order={}{} page-codec={} times-kept={}",
             self.level.level,
             self.codecs,
             self.frame_len,
@@ -171,11 +176,25 @@ impl Plan {
             references.depth_max,
             references.closure_bytes_max,
             self.segment_window_len,
-            u8::from(self.lays_kin),
+            self.order,
+            first(&options.first),
             self.page_settings,
             options.times_kept
         )
     }
+}
+
+/// The list of what is laid first, as it decides the bytes of an image.
+fn first(paths: &[Vec<u8>]) -> String {
+    if paths.is_empty() {
+        return String::new();
+    }
+    let mut sum = Xxh3::new();
+    for path in paths {
+        sum.update(path);
+        sum.update(&[0]);
+    }
+    format!(" first={}:{:032x}", paths.len(), sum.sum_128())
 }
 
 /// Threads to use where `asked` were asked for; 0 asks for all the machine offers.

@@ -19,6 +19,7 @@ use crate::dedupe::{Contents, Identity};
 use crate::extents::Place;
 use crate::flow::{Env, Flow};
 use crate::kin;
+use crate::laying::{Laying, Order};
 use crate::pool::{Pool, Ticket, Urgency};
 use crate::progress::Phase;
 use crate::read::{
@@ -87,9 +88,10 @@ impl<'env, 'o> Intake<'env, 'o> {
             contents: Contents::new(),
             flow,
             segmenting,
-            shelf: env
-                .kin
-                .then(|| Shelf::new(env.plan.shelf_bytes_max, env.options.temp_dir.clone())),
+            shelf: env.shelves().then(|| {
+                let laying = Laying::new(env.order, &env.options.first);
+                Shelf::new(env.plan.shelf_bytes_max, env.options.temp_dir.clone(), laying)
+            }),
             pending: VecDeque::new(),
             pending_bytes: 0,
             problems: Vec::new(),
@@ -126,9 +128,10 @@ impl<'env, 'o> Intake<'env, 'o> {
         self.flow.finish(pool)
     }
 
-    /// Takes the contents from the shelf into the stream, kin behind each other.
+    /// Takes the contents from the shelf into the stream, in the order asked for.
     fn lay(&mut self, pool: &mut Pool<'env>, mut shelf: Shelf) -> Result<(), WriteError> {
         self.report.kin_contents = shelf.kin_count();
+        self.report.contents_laid_first = shelf.listed_count();
         self.report.spool_bytes += shelf.file_len();
         let shelved = std::mem::take(&mut self.contents.extents);
         let order = shelf.order();
@@ -264,6 +267,9 @@ impl<'env, 'o> Intake<'env, 'o> {
     ) -> Result<(), WriteError> {
         match result {
             Ok((metadata, content_id)) => {
+                if let Some(shelf) = &mut self.shelf {
+                    shelf.met(content_id, &path);
+                }
                 let digest = &self.contents.digests()[content_id as usize];
                 self.tree.set_content(pool, inode, &metadata, content_id, digest)?;
                 self.env.progress.read(1, 0);
@@ -421,7 +427,7 @@ impl<'env, 'o> Intake<'env, 'o> {
             match pieces.next() {
                 Ok(Some(LargePiece::Data(bytes))) => {
                     let category = *category.get_or_insert_with(|| category_of(bytes));
-                    if self.shelf.is_some() {
+                    if self.env.order == Order::Similarity {
                         sketcher.push(bytes);
                     }
                     runs.clear();
@@ -589,7 +595,7 @@ impl<'env, 'o> Intake<'env, 'o> {
 
 /// Adds the kin sketch where the level uses it.
 fn sketched(env: &Env<'_>, mut content: SmallContent) -> SmallContent {
-    if env.kin {
+    if env.order == Order::Similarity {
         content.kin_sketch = kin::sketch_of(&content.bytes);
     }
     content

@@ -1,5 +1,7 @@
 //! What a level stands for: one table, so that documentation and program cannot differ.
 
+use crate::laying::Order;
+
 /// The level used when none is given.
 pub const LEVEL_DEFAULT: u8 = 6;
 
@@ -23,8 +25,8 @@ pub struct Level {
     /// Shortest ranges that segment dedupe takes from small files, near and far, see
     /// [`crate::segment::policy::Grain`].
     pub segment_lens_min: (u32, u32),
-    /// Near-copies are laid behind each other, see [`crate::kin`].
-    pub lays_kin: bool,
+    /// The order in which contents are laid.
+    pub order: Order,
     /// Zstd level of table pages.
     pub page_level: i32,
     /// Frames that look incompressible are tried all the same.
@@ -101,7 +103,7 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
         references: ReferenceLimits::NONE,
         segment_window_len: 0,
         segment_lens_min: (0, 0),
-        lays_kin: false,
+        order: Order::Source,
         page_level,
         tries_incompressible: false,
         tries_filters: false,
@@ -128,7 +130,7 @@ const fn related(
         segment_window_len: 128,
         // What is short, large frames hold themselves.
         segment_lens_min: if frame_len > 512 * KIB { (2048, 8192) } else { (1024, 4096) },
-        lays_kin: true,
+        order: Order::Similarity,
         page_level: 19,
         tries_incompressible: level >= 9,
         tries_filters: true,

@@ -30,7 +30,8 @@ mod dedupe; // every distinct content once
 mod extents; // where the bytes of contents are
 mod categorize; // what kind of data it is
 pub mod kin; // which contents are near-copies of others
-mod shelf; // contents that wait to be laid in kin order
+mod laying; // the order in which contents are laid
+mod shelf; // contents that wait to be laid in another order
 mod segmenting; // segment dedupe as a part of the pipeline
 pub mod segment; // finds ranges the stream already holds
 mod order; // cuts the stream into frames
@@ -57,6 +58,7 @@ mod tests; // the stages that the levels do not use yet, end to end
 
 pub use budget::MEMORY_BYTES_DEFAULT;
 pub use error::WriteError;
+pub use laying::Order;
 pub use manifest::ManifestSource;
 pub use options::Options;
 pub use progress::{NoProgress, Phase, Progress};
@@ -110,7 +112,7 @@ pub fn create(
             zero_len_min: 0,
         }),
         referrer: cover.as_ref().map(|cover| cover as &dyn Referrer),
-        kin: plan.lays_kin,
+        order: Some(plan.order),
     };
     create_with(source, out, options, progress, stages)
 }
@@ -120,8 +122,8 @@ pub fn create(
 pub(crate) struct Stages<'a> {
     pub(crate) segment: Option<segment::Settings>,
     pub(crate) referrer: Option<&'a dyn Referrer>,
-    /// Contents are laid in kin order.
-    pub(crate) kin: bool,
+    /// Instead of the plan's.
+    pub(crate) order: Option<Order>,
 }
 
 fn create_with(
@@ -133,8 +135,8 @@ fn create_with(
 ) -> Result<Report, WriteError> {
     let plan = Plan::new(options)?;
     let referrer = stages.referrer;
-    let kin = stages.kin;
-    let env = Env { options, plan, progress, referrer, kin, leave: AtomicBool::new(false) };
+    let order = stages.order.unwrap_or(plan.order);
+    let env = Env { options, plan, progress, referrer, order, leave: AtomicBool::new(false) };
     let description = env.plan.describe(options);
     let image_id = image_id(&description, options, &source.seed());
     let emitter = Emitter::new(out, image_id)?;

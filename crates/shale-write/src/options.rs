@@ -9,6 +9,7 @@ use shale_format::Category;
 use shale_format::root::TIME_MTIME;
 
 use crate::WriteError;
+use crate::laying::Order;
 use crate::levels::{LEVEL_DEFAULT, ReferenceLimits};
 
 /// Options of [`crate::create`].
@@ -26,6 +27,10 @@ pub struct Options {
     /// Codecs and their settings, instead of the level's: for one category of data, or for all.
     /// What is said later counts; what is said for a category counts before what is said for all.
     pub codecs: Vec<(Option<Category>, Settings)>,
+    /// The order in which contents are laid, instead of the level's.
+    pub order: Option<Order>,
+    /// Paths, as the source writes them, whose contents are laid before all others, in this order.
+    pub first: Vec<Vec<u8>>,
     /// Bounds on references, instead of the level's.
     pub references: Option<ReferenceLimits>,
     /// Shortest range that segment dedupe looks for, instead of the level's; 0 turns it off.
@@ -51,6 +56,8 @@ impl Default for Options {
             memory_bytes_max: 0,
             frame_len: None,
             codecs: Vec::new(),
+            order: None,
+            first: Vec::new(),
             references: None,
             segment_window_len: None,
             times_kept: TIME_MTIME,

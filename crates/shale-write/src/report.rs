@@ -61,6 +61,8 @@ pub struct Report {
     pub files_read_again: u64,
     /// Contents that were laid behind one they resemble.
     pub kin_contents: u64,
+    /// Contents laid before all others, as was asked for.
+    pub contents_laid_first: u64,
     /// Bytes of temporary files.
     pub spool_bytes: u64,
     /// Digest of each content's bytes as read, by content id. 32 bytes a content.

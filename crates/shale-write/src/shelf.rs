@@ -3,10 +3,10 @@
 //!
 //! While contents come in, their bytes (without holes and zero runs) are appended to *shelf
 //! space*: in memory up to a budget, then in a temporary file without a name. Extents lead there
-//! for the time being. Then the contents are taken in kin order (see [`crate::kin`]) into the
-//! stream, and [`Laid`] turns extents of shelf space into those of the stream.
+//! for the time being. Then the contents are taken in the order asked for (see [`crate::laying`])
+//! into the stream, and [`Laid`] turns extents of shelf space into those of the stream.
 //!
-//! Keeps 40 bytes a content, and what the kin order takes.
+//! Keeps 40 bytes a content, and what finding the order takes.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use shale_format::Category;
 
 use crate::WriteError;
 use crate::extents::{Extents, Place};
-use crate::kin::KinOrder;
+use crate::laying::{Laying, Order};
 
 /// Bytes read at a time when contents are taken.
 const STEP_LEN: usize = 1 << 20;
@@ -33,7 +33,7 @@ pub(crate) struct Shelf {
     /// Length of shelf space; what is beyond `memory_len` is in the file.
     end: u64,
     items: Vec<Item>,
-    order: KinOrder,
+    laying: Laying,
 }
 
 /// One content.
@@ -52,7 +52,7 @@ const BLOCK_LEN: usize = 1 << 20;
 
 impl Shelf {
     /// An empty shelf that holds so many bytes in memory.
-    pub(crate) fn new(memory_len_max: u64, temp_dir: Option<PathBuf>) -> Self {
+    pub(crate) fn new(memory_len_max: u64, temp_dir: Option<PathBuf>, laying: Laying) -> Self {
         Self {
             memory: Vec::new(),
             memory_len: 0,
@@ -61,7 +61,7 @@ impl Shelf {
             file: None,
             end: 0,
             items: Vec::new(),
-            order: KinOrder::default(),
+            laying,
         }
     }
 
@@ -77,7 +77,19 @@ impl Shelf {
 
     /// Contents that have kin.
     pub(crate) fn kin_count(&self) -> u64 {
-        self.order.kin_count()
+        self.laying.kin_count()
+    }
+
+    /// Contents that were asked for to be laid first.
+    pub(crate) fn listed_count(&self) -> u64 {
+        self.laying.listed_count()
+    }
+
+    /// A file at `path` has this content.
+    pub(crate) fn met(&mut self, content: u64, path: &[u8]) {
+        if let Ok(index) = self.items.binary_search_by_key(&content, |item| item.content.into()) {
+            self.laying.met(index as u32, path);
+        }
     }
 
     /// Appends bytes of the content that is coming in; returns where they are.
@@ -115,7 +127,7 @@ impl Shelf {
     ) {
         let end = self.end;
         self.items.push(Item { start, end, content: content as u32, content_len, category });
-        self.order.push(sketch, end - start);
+        self.laying.push(sketch, end - start);
     }
 
     /// Forgets the bytes from `start` on, of a content that will not be.
@@ -134,7 +146,8 @@ impl Shelf {
 
     /// No more contents: the order in which to take them.
     pub(crate) fn order(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.order).finish()
+        let none = Laying::new(Order::Source, &[]);
+        std::mem::replace(&mut self.laying, none).finish()
     }
 
     /// A content by its number.
@@ -241,7 +254,7 @@ mod tests {
     #[test]
     fn contents_come_back_from_memory_and_file_also_after_one_was_forgotten() {
         for memory_len_max in [0, 2 << 20, 1 << 30] {
-            let mut shelf = Shelf::new(memory_len_max, None);
+            let mut shelf = Shelf::new(memory_len_max, None, Laying::new(Order::Similarity, &[]));
             let lens = [10, 3 << 20, 0, 700_000, 1 << 20, 5];
             for (n, &len) in lens.iter().enumerate() {
                 let forgotten = shelf.end();
@@ -308,7 +321,11 @@ mod tests {
 
     #[test]
     fn a_missing_temporary_directory_is_an_error() {
-        let mut shelf = Shelf::new(0, Some(PathBuf::from("/nonexistent/directory")));
+        let mut shelf = Shelf::new(
+            0,
+            Some(PathBuf::from("/nonexistent/directory")),
+            Laying::new(Order::Source, &[]),
+        );
         assert!(matches!(shelf.push(&[1]), Err(WriteError::Spool(_))));
     }
 }

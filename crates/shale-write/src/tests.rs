@@ -5,6 +5,7 @@ use std::sync::Arc;
 use shale_format::{InodeKind, Timestamp};
 use shale_read::{Image, MemorySource, SnapshotChoice, Tree};
 
+use crate::laying::Order;
 use crate::levels::ReferenceLimits;
 use crate::reference::{Choice, Referrer, Sketches};
 use crate::source::{Content, Metadata};
@@ -207,7 +208,11 @@ fn segments_found_elsewhere_come_back_and_are_stored_once() {
     let (again, _) = build(&files, &options(3), stages());
     assert!(again == image);
     let referrer = ByNumber { classes: 3, offsets: vec![-1, -3] };
-    let both = || Stages { segment: Some(settings), referrer: Some(&referrer), kin: true };
+    let both = || Stages {
+        segment: Some(settings),
+        referrer: Some(&referrer),
+        order: Some(Order::Similarity),
+    };
     let (image, report) = build(&files, &options(2), both());
     assert!(report.kin_contents > 10, "{}", report.kin_contents);
     let little = Options { memory_bytes_max: 43 << 20, ..options(1) };

@@ -18,7 +18,7 @@ use crate::args::{How, TimeName};
 use crate::bar::Bar;
 use crate::exit::Exit;
 use crate::report::Say;
-use crate::{input, signal, size, text};
+use crate::{input, order, signal, size, text};
 
 /// Packs directories, archives, or what a manifest describes.
 pub fn run(inputs: &[Input], output: &Path, how: &How, say: &Say) -> anyhow::Result<Exit> {
@@ -28,6 +28,7 @@ pub fn run(inputs: &[Input], output: &Path, how: &How, say: &Say) -> anyhow::Res
         bail!("--json and the image cannot both go to standard output");
     }
     let options = options(output, how)?;
+    let asked_first = options.build.first.len();
     let source = inputs.first().context("there is nothing to pack")?.name();
     if how.input.filter_dry_run {
         return dry_run(inputs, &options, say);
@@ -56,7 +57,7 @@ pub fn run(inputs: &[Input], output: &Path, how: &How, say: &Say) -> anyhow::Res
     if say.json {
         say.value(&as_json(&report, start.elapsed().as_secs_f64()))?;
     } else {
-        summary(&report, output, start.elapsed().as_secs_f64(), say);
+        summary(&report, output, start.elapsed().as_secs_f64(), asked_first, say);
     }
     Ok(if report.build.problems.is_empty() { Exit::Done } else { Exit::Partial })
 }
@@ -146,6 +147,7 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             TimeName::Btime => TIME_BTIME,
         }
     });
+    let (order, first) = order::laying(how.order.as_ref(), how.hot.as_ref())?;
     let beside = match output.parent() {
         Some(parent) if output.as_os_str() != "-" && parent != Path::new("") => {
             parent.is_dir().then(|| parent.to_owned())
@@ -159,6 +161,8 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             memory_bytes_max: how.memory.unwrap_or(0),
             frame_len,
             codecs,
+            order,
+            first,
             times_kept,
             skip_unreadable: how.skip_unreadable,
             snapshot_name: how.snapshot.as_ref().map_or(Vec::new(), |n| n.as_bytes().to_vec()),
@@ -176,7 +180,7 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
     })
 }
 
-fn summary(report: &CreateReport, output: &Path, seconds: f64, say: &Say) {
+fn summary(report: &CreateReport, output: &Path, seconds: f64, asked_first: usize, say: &Say) {
     let build = &report.build;
     let ratio = size::ratio(build.file_bytes, build.image_bytes);
     say.line(format!(
@@ -191,6 +195,10 @@ fn summary(report: &CreateReport, output: &Path, seconds: f64, say: &Say) {
     say.line(format!("  identity {}", build.identity));
     if let Some(parity) = &report.parity {
         say.line(format!("  {}", super::parity::summary(parity)));
+    }
+    if asked_first > 0 {
+        let found = build.contents_laid_first;
+        say.line(format!("  {found} contents laid first, of {asked_first} paths listed"));
     }
     say.detail(format!(
         "  {} files, {} directories, {} symlinks, {} devices, {} fifos and sockets, {} hard links",

@@ -1,0 +1,83 @@
+//! `--order` and `--hot`: where contents come to lie, and that they come back.
+
+use std::fs;
+
+use crate::stage::{Stage, noise};
+
+/// A tree of files of text, each unlike the others: data of one kind shares frames.
+fn stage() -> Stage {
+    let stage = Stage::without_image();
+    fs::remove_dir_all(stage.path("source")).unwrap();
+    let noise = noise(1000 * FILES.len());
+    for (path, bytes) in FILES.into_iter().zip(noise.chunks(1000)) {
+        let path = stage.path("source").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let lines = bytes.iter().map(|byte| format!("line {byte:02x}\n"));
+        fs::write(path, lines.collect::<String>()).unwrap();
+    }
+    stage
+}
+
+const FILES: [&str; 5] = ["a/one.h", "a/two.c", "b/three.h", "b/two.c", "c/c.c"];
+
+/// The files in the order in which a stored image of the tree has them.
+fn order(stage: &Stage, level: &str, words: &[&str]) -> Vec<&'static str> {
+    let create = ["create", "source", "-o", "image.shale", "-q", "-f", "-C", "stored", level];
+    stage.run(0, &[&create[..], words].concat());
+    _ = fs::remove_dir_all(stage.path("out"));
+    stage.run(0, &["extract", "image.shale", "-C", "out", "-q"]);
+    for path in FILES {
+        let back = fs::read(stage.path("out").join(path)).unwrap();
+        assert!(back == fs::read(stage.path("source").join(path)).unwrap(), "{path}");
+    }
+    let image = fs::read(stage.path("image.shale")).unwrap();
+    let place = |path: &&str| {
+        let bytes = fs::read(stage.path("source").join(path)).unwrap();
+        image.windows(640).position(|window| window == &bytes[..640]).expect("it is stored")
+    };
+    let mut files = FILES.to_vec();
+    files.sort_by_key(place);
+    files
+}
+
+#[test]
+fn contents_lie_in_the_order_asked_for() {
+    let stage = stage();
+    for level in ["-0", "-5"] {
+        assert_eq!(order(&stage, level, &[]), FILES);
+        assert_eq!(order(&stage, level, &["--order", "none"]), FILES);
+        assert_eq!(order(&stage, level, &["--order", "path"]), FILES);
+        assert_eq!(order(&stage, level, &["--order", "similarity"]), FILES);
+        let by_ends = ["c/c.c", "a/two.c", "b/two.c", "b/three.h", "a/one.h"];
+        assert_eq!(order(&stage, level, &["--order", "revpath"]), by_ends);
+    }
+}
+
+#[test]
+fn a_list_comes_first_as_it_says() {
+    let stage = stage();
+    fs::write(stage.path("list"), "./b/two.c\nno/such\n/a/two.c\n").unwrap();
+    let listed = ["b/two.c", "a/two.c", "a/one.h", "b/three.h", "c/c.c"];
+    assert_eq!(order(&stage, "-0", &["--order", "explicit:list"]), listed);
+    assert_eq!(order(&stage, "-6", &["--hot", "list"]), listed);
+    fs::write(stage.path("list"), b"c/c.c\0a/one.h\0").unwrap();
+    let both = ["c/c.c", "a/one.h", "a/two.c", "b/two.c", "b/three.h"];
+    assert_eq!(order(&stage, "-1", &["--hot", "list", "--order", "revpath"]), both);
+    let text = stage.text(&["create", "source", "-o", "image.shale", "-f", "--hot", "list"]);
+    assert!(text.contains("2 contents laid first, of 2 paths listed"), "{text}");
+}
+
+#[test]
+fn a_wrong_order_is_said() {
+    let stage = stage();
+    let create = ["create", "source", "-o", "image.shale"];
+    let wrong = |words: &[&str], parts: &[&str]| {
+        stage.fails(2, &[&create[..], words].concat(), parts);
+    };
+    wrong(&["--order", "size"], &["size", "revpath"]);
+    stage.fails(1, &[&create[..], &["--hot", "absent"]].concat(), &["absent"]);
+    fs::write(stage.path("list"), "c/c.c\n").unwrap();
+    let both = ["--hot", "list", "--order", "explicit:list"];
+    stage.fails(1, &[&create[..], &both].concat(), &["--hot", "take one"]);
+    assert!(!stage.names().contains(&"image.shale".to_owned()));
+}
