@@ -63,7 +63,8 @@ fn a_list_comes_first_as_it_says() {
     fs::write(stage.path("list"), b"c/c.c\0a/one.h\0").unwrap();
     let both = ["c/c.c", "a/one.h", "a/two.c", "b/two.c", "b/three.h"];
     assert_eq!(order(&stage, "-1", &["--hot", "list", "--order", "revpath"]), both);
-    let text = stage.text(&["create", "source", "-o", "image.shale", "-f", "--hot", "list"]);
+    let create = stage.run(0, &["create", "source", "-o", "image.shale", "-f", "--hot", "list"]);
+    let text = String::from_utf8_lossy(&create.stderr);
     assert!(text.contains("2 contents laid first, of 2 paths listed"), "{text}");
 }
 
