@@ -25,6 +25,8 @@ pub mod fuzz;
 pub mod image;
 /// The differential stress: a copy of a tree and the tree itself asked the same.
 pub mod differential;
+/// What reading an image costs, counted.
+pub mod reads;
 /// Places where test trees are made.
 pub mod places;
 /// Seeds of the fuzz targets.
