@@ -224,13 +224,13 @@ pub struct How {
     pub codec: Vec<String>,
     /// Order in which contents are laid instead of the level's.
     ///
-    /// similarity lays near-copies (versions of a file) behind each other; path, revpath (paths read
-    /// from their ends) and none (as the source has them) say what they are; explicit:FILE lays what
-    /// the file lists first, in its order, and the rest as the source has it.
+    /// similarity lays near-copies (versions of a file) behind each other; path, revpath (paths
+    /// read from their ends) and none (as the source has them) say what they are; explicit:FILE
+    /// lays what the file lists first, in its order, and the rest as the source has it.
     #[arg(long, value_name = "ORDER", value_parser = crate::order::parse)]
     pub order: Option<LayingChoice>,
-    /// Lay the files that this list names before all others, in its order; such as the access log of
-    /// a mount, so that what is read first lies together.
+    /// Lay the files that this list names before all others, in its order, so that what is read
+    /// together lies together.
     #[arg(long, value_name = "FILE")]
     pub hot: Option<PathBuf>,
     /// Plain bytes of a frame instead of the level's, such as 256K.
