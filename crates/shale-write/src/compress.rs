@@ -247,16 +247,7 @@ impl Bench {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn random(seed: u64, len: usize) -> Vec<u8> {
-        let mut state = seed;
-        std::iter::repeat_with(|| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 56) as u8
-        })
-        .take(len)
-        .collect()
-    }
+    use crate::tests::random;
 
     fn packing(codec: Codec) -> Packing {
         let settings = Settings::new(codec, Settings::default_level(codec)).unwrap();

@@ -30,6 +30,7 @@ use crate::scan::problem_kind;
 use crate::segmenting::Segmenting;
 use crate::shelf::{Laid, Shelf};
 use crate::source::{Content, ContentFile, Metadata, OpenContent, SourceEntry};
+use crate::temporary::temporary_file;
 use crate::tree::{Added, InodeSlot, Tree};
 use crate::{Problem, ProblemKind, Report, Source, WriteError};
 
@@ -503,11 +504,8 @@ impl<'env, 'o> Intake<'env, 'o> {
         pieces: &mut LargeReader,
         metadata: Metadata,
     ) -> Result<io::Result<TemporaryContent>, WriteError> {
-        let mut file = match &self.env.options.temp_dir {
-            Some(directory) => tempfile::tempfile_in(directory),
-            None => tempfile::tempfile(),
-        }
-        .map_err(WriteError::Spool)?;
+        let directory = self.env.options.temp_dir.as_deref();
+        let mut file = temporary_file(directory).map_err(WriteError::Spool)?;
         loop {
             self.env.options.check_cancel()?;
             match pieces.next() {

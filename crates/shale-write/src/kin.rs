@@ -222,16 +222,7 @@ impl KinOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn random(seed: u64, len: usize) -> Vec<u8> {
-        let mut state = seed;
-        std::iter::repeat_with(|| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 56) as u8
-        })
-        .take(len)
-        .collect()
-    }
+    use crate::tests::random;
 
     /// Version `version` of file `file`: a few bytes differ from the version before.
     fn version(file: u64, version: usize, len: usize) -> Vec<u8> {

@@ -38,6 +38,7 @@ mod order; // cuts the stream into frames
 
 // Frames: referred, compressed, written.
 mod flow; // frames on their way
+mod temporary; // files without a name
 mod spool; // plain frames that wait for their references
 mod reference; // what the choice of references must keep to
 mod referring; // the choice of references as a part of the pipeline

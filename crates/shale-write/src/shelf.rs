@@ -19,6 +19,7 @@ use shale_format::Category;
 use crate::WriteError;
 use crate::extents::{Extents, Place};
 use crate::laying::{Laying, Order};
+use crate::temporary::temporary_file;
 
 /// Bytes read at a time when contents are taken.
 const STEP_LEN: usize = 1 << 20;
@@ -181,10 +182,7 @@ impl Shelf {
     fn file(&mut self) -> io::Result<&File> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => match &self.temp_dir {
-                Some(directory) => tempfile::tempfile_in(directory)?,
-                None => tempfile::tempfile()?,
-            },
+            None => temporary_file(self.temp_dir.as_deref())?,
         };
         Ok(self.file.insert(file))
     }

@@ -14,6 +14,7 @@ use shale_format::Category;
 
 use crate::WriteError;
 use crate::order::PlainFrame;
+use crate::temporary::temporary_file;
 
 /// All frames of a build.
 #[derive(Debug)]
@@ -137,10 +138,7 @@ impl Spool {
     fn file(&mut self) -> io::Result<&File> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => match &self.temp_dir {
-                Some(directory) => tempfile::tempfile_in(directory)?,
-                None => tempfile::tempfile()?,
-            },
+            None => temporary_file(self.temp_dir.as_deref())?,
         };
         Ok(self.file.insert(file))
     }

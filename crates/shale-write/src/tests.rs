@@ -44,7 +44,8 @@ impl Source for Files<'_> {
     }
 }
 
-fn random(seed: u64, len: usize) -> Vec<u8> {
+/// Bytes that do not compress.
+pub(crate) fn random(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     std::iter::repeat_with(|| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

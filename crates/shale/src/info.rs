@@ -47,6 +47,8 @@ pub struct Info {
     pub references: u64,
     /// Frames with references.
     pub frames_with_references: u64,
+    /// Plain bytes decoded for one byte with an empty cache, on average over all bytes of frames.
+    pub read_bytes_mean: u64,
     /// What one random read can cost.
     pub bounds: Bounds,
     /// Frames by codec.
@@ -102,6 +104,11 @@ pub struct FrameGroup {
     pub plain_bytes: u64,
     /// Stored bytes.
     pub stored_bytes: u64,
+    /// Plain bytes decoded for one byte of them with an empty cache, on average.
+    pub read_bytes_mean: u64,
+    /// The sum of which that is the mean.
+    #[serde(skip)]
+    decoded: u128,
 }
 
 /// One table.
@@ -132,15 +139,24 @@ pub struct SectionGroup {
     pub stored_bytes: u64,
 }
 
-/// Gathers the facts. Costs one read a section and an index page, and a scan of the frame table.
+/// Gathers the facts. Costs one read a section and an index page, a scan of the frame table, and
+/// for each frame a look at the records of those it needs.
 pub fn info(image: &Image) -> Result<Info, Error> {
     let superblock = image.superblock();
     let root = image.root();
     let mut codecs: BTreeMap<String, FrameGroup> = BTreeMap::new();
     let mut categories: BTreeMap<String, FrameGroup> = BTreeMap::new();
     let (mut plain_bytes, mut stored_bytes, mut frames_with_references) = (0, 0, 0);
+    let mut decoded = 0;
     for record in image.frame_records(0..image.frame_count()) {
-        let (_, record) = record?;
+        let (frame, record) = record?;
+        let cost = match record.reference_count {
+            0 => record.plain_len,
+            _ => image.read_cost(frame)?.plain_bytes,
+        };
+        // Each byte of the frame costs that much.
+        let frame_decoded = u128::from(record.plain_len) * u128::from(cost);
+        decoded += frame_decoded;
         plain_bytes += record.plain_len;
         stored_bytes += record.stored_len;
         frames_with_references += u64::from(record.reference_count > 0);
@@ -152,11 +168,17 @@ pub fn info(image: &Image) -> Result<Info, Error> {
                 frames: 0,
                 plain_bytes: 0,
                 stored_bytes: 0,
+                read_bytes_mean: 0,
+                decoded: 0,
             });
+            group.decoded += frame_decoded;
             group.frames += 1;
             group.plain_bytes += record.plain_len;
             group.stored_bytes += record.stored_len;
         }
+    }
+    for group in codecs.values_mut().chain(categories.values_mut()) {
+        group.read_bytes_mean = mean(group.decoded, group.plain_bytes);
     }
     let contents = image.content_count();
     Ok(Info {
@@ -176,6 +198,7 @@ pub fn info(image: &Image) -> Result<Info, Error> {
         stored_bytes,
         references: root.references.row_count,
         frames_with_references,
+        read_bytes_mean: mean(decoded, plain_bytes),
         bounds: Bounds {
             reference_count_max: root.bounds.reference_count_max,
             depth_max: root.bounds.depth_max,
@@ -188,6 +211,11 @@ pub fn info(image: &Image) -> Result<Info, Error> {
         sections: sections(image)?,
         recovered: image.recovered().map(|recovery| recovery.reason.clone()),
     })
+}
+
+/// Bytes decoded for a byte, from the sum over all bytes.
+fn mean(decoded: u128, bytes: u64) -> u64 {
+    (decoded / u128::from(bytes.max(1))) as u64
 }
 
 /// A codec and its filter for people: `zstd`, `zstd+bcj-x86`.

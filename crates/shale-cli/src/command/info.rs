@@ -42,6 +42,13 @@ pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
         size::show(info.content_bytes),
         info.extents
     )?;
+    let file_bytes: u64 = info.snapshots.iter().map(|snapshot| snapshot.file_bytes).sum();
+    writeln!(
+        out,
+        "not stored again: {} in equal files, {} in repeated segments, holes and zeroes",
+        size::show(file_bytes.saturating_sub(info.content_bytes)),
+        size::show(info.content_bytes.saturating_sub(info.plain_bytes))
+    )?;
     writeln!(
         out,
         "frames: {}, {} stored as {}, ratio {}",
@@ -54,8 +61,10 @@ pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
     let bounds = &info.bounds;
     writeln!(
         out,
-        "a random read decodes at most {} (largest frame {}, at most {} references, depth {})",
+        "a random read decodes at most {}, {} on average (largest frame {}, at most {} references, \
+         depth {})",
         size::show(bounds.read_bytes_max),
+        size::show(info.read_bytes_mean),
         size::show(bounds.frame_plain_bytes_max),
         bounds.reference_count_max,
         bounds.depth_max
@@ -64,12 +73,13 @@ pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
         for group in groups {
             writeln!(
                 out,
-                "  {title} {}: {} frames, {} stored as {}, ratio {}",
+                "  {title} {}: {} frames, {} stored as {}, ratio {}, a read decodes {} on average",
                 group.name,
                 group.frames,
                 size::show(group.plain_bytes),
                 size::show(group.stored_bytes),
-                size::ratio(group.plain_bytes, group.stored_bytes)
+                size::ratio(group.plain_bytes, group.stored_bytes),
+                size::show(group.read_bytes_mean)
             )?;
         }
     }

@@ -40,18 +40,15 @@ impl Runs {
         bench: &mut Bench,
     ) -> Result<bool, WriteError> {
         let open = self.runs.len().saturating_sub(OPEN_RUNS_MAX);
-        let run = self.runs[open..]
-            .iter_mut()
-            .filter(|run| run.last_key < batch.first_key)
-            .max_by(|a, b| a.last_key.cmp(&b.last_key));
-        let (run, is_new) = match run {
-            Some(run) => (run, false),
-            None => {
-                let run = Run { blocks: Vec::new(), last_key: Vec::new(), generation: 0 };
-                self.runs.push(run);
-                (self.runs.last_mut().unwrap_or_else(|| unreachable!()), true)
-            }
-        };
+        let found = (open..self.runs.len())
+            .filter(|&index| self.runs[index].last_key < batch.first_key)
+            .max_by(|&a, &b| self.runs[a].last_key.cmp(&self.runs[b].last_key));
+        let is_new = found.is_none();
+        let index = found.unwrap_or(self.runs.len());
+        if is_new {
+            self.runs.push(Run { blocks: Vec::new(), last_key: Vec::new(), generation: 0 });
+        }
+        let run = &mut self.runs[index];
         for block in batch.blocks {
             run.blocks.push(store.put(block)?);
         }

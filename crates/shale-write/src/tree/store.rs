@@ -12,6 +12,7 @@ use shale_codec::{Codec, Decoder, Settings};
 
 use crate::WriteError;
 use crate::compress::Bench;
+use crate::temporary::temporary_file;
 
 /// Plain bytes at which a block ends.
 pub(crate) const BLOCK_LEN: usize = 32 << 10;
@@ -84,10 +85,7 @@ impl Store {
             // Once one did not fit, the rest goes to the file in order.
             self.memory_bytes_left = 0;
             if self.file.is_none() {
-                let file = match &self.temp_dir {
-                    Some(directory) => tempfile::tempfile_in(directory),
-                    None => tempfile::tempfile(),
-                };
+                let file = temporary_file(self.temp_dir.as_deref());
                 self.file = Some(file.map_err(WriteError::Spool)?);
             }
             let offset = self.file_len;

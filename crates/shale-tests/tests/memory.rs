@@ -1,0 +1,79 @@
+//! Promises about memory: `--memory` holds for the whole process, and too little is said at once.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+use shale_tests::command::{expect_code, shale};
+use shale_tests::places;
+use shale_tests::random::Random;
+
+/// Makes a tree of so many MiB, half of it versions of each other.
+fn tree(folder: &Path, mib: usize) {
+    let mut random = Random::new(11);
+    for number in 0..mib / 2 {
+        let mut bytes = random.text(1 << 20);
+        fs::write(folder.join(format!("{number}.old")), &bytes).unwrap();
+        for _ in 0..200 {
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] = b'#';
+        }
+        fs::write(folder.join(format!("{number}.new")), &bytes).unwrap();
+    }
+}
+
+/// The most memory that a process had, in KiB, by asking until it ends.
+fn peak_kib(words: &[&str]) -> u64 {
+    let mut child = shale(words).stdout(Stdio::null()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        peak = peak.max(kib.unwrap_or(0));
+        if let Some(end) = child.try_wait().unwrap() {
+            assert!(end.success());
+            return peak;
+        }
+        sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_build_stays_within_its_memory() {
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    tree(&source, 160);
+    let source = source.to_str().unwrap();
+    let image = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let build = |name: &str, memory: &str, level: &str| {
+        let words = ["create", source, "-o", &image(name), "-q", "--memory", memory, level];
+        peak_kib(&[&words[..], &["--threads", "2", "--no-verify"]].concat())
+    };
+    // Less than the tree has, so most of it waits on the disk.
+    for (level, mib) in [("-1", 90), ("-4", 250)] {
+        let peak = build(&format!("a{level}"), &format!("{mib}M"), level);
+        assert!(peak <= mib << 10, "level {level}: {peak} KiB of {mib} MiB");
+        assert!(peak > 16 << 10, "level {level}: {peak} KiB is not all that was used");
+        let much = build(&format!("b{level}"), "2G", level);
+        assert!(much <= 2 << 20, "level {level}: {much} KiB of 2 GiB");
+        let read = |name: &str| fs::read(image(&format!("{name}{level}"))).unwrap();
+        assert!(read("a") == read("b"), "level {level}: memory changes the image");
+    }
+}
+
+#[test]
+fn too_little_memory_is_said_at_once() {
+    let folder = places::disk();
+    let image = folder.path().join("x.shale");
+    let source = folder.path().to_str().unwrap();
+    let mut create = shale(["create", source, "--memory", "8M", "-o"]);
+    let output = expect_code(create.arg(&image), 1);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("memory") && said.contains("at least"), "{said}");
+    assert!(!image.exists());
+}
