@@ -139,7 +139,9 @@ mod tests {
         assert_eq!(text(&[(None, asked)]).without_trial(), Some(asked));
         assert_eq!(text(&[(Some(Category::Text), asked)]).without_trial(), Some(asked));
         let all = Level::find(7).unwrap();
-        let text = Codecs::new(all, &[]).unwrap().of(Category::Text);
-        assert_eq!(text.without_trial().unwrap().to_string(), all.text_codecs[0].codec);
+        let choice = Codecs::new(all, &[]).unwrap().of(Category::Text);
+        assert_eq!(choice.with_trial(1600, 1600).to_string(), all.text_codecs[1].codec);
+        let of_all = Choice { of_little: [Some((1, asked)), None], ..choice };
+        assert_eq!(of_all.without_trial(), Some(asked));
     }
 }

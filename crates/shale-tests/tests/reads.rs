@@ -1,0 +1,52 @@
+//! Promises about what reading decodes: little more than is wanted, however large the image is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use shale_tests::command::create;
+use shale_tests::places;
+use shale_tests::random::Random;
+use shale_tests::reads;
+
+/// Files of a day, and bytes of a file.
+const FILES: u64 = 48;
+const FILE_LEN: usize = 96 << 10;
+
+/// Days of logs: lines of few words, numbers that go on, and nothing that repeats for long.
+fn days(folder: &Path, count: u64) -> PathBuf {
+    let source = folder.join(format!("source-{count}"));
+    let mut random = Random::new(3);
+    for day in 1..=count {
+        for file in 0..FILES {
+            let mut log = String::with_capacity(FILE_LEN + 100);
+            while log.len() < FILE_LEN {
+                let words = random.text(20 + file as usize);
+                log += &format!("<event day=\"{day}\" id=\"{}\">", random.below(1 << 20));
+                log += &String::from_utf8(words).unwrap();
+                log += "</event>\n";
+            }
+            let path = source.join(format!("day-{day}")).join(format!("{file:03}.xml"));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, log).unwrap();
+        }
+    }
+    source
+}
+
+#[test]
+fn a_day_costs_the_same_in_a_large_archive_and_a_file_costs_little() {
+    let folder = places::disk();
+    let mut shares = Vec::new();
+    for count in [2, 8] {
+        let image = folder.path().join(format!("{count}.shale"));
+        create(&days(folder.path(), count), &image, &["-5", "--no-verify"]);
+        let share = reads::in_order(&image, "day-2").unwrap().share();
+        assert!((1.0..=2.5).contains(&share), "{count} days: {share} bytes decoded a byte");
+        shares.push(share);
+        let costs = reads::at_random(&image, 300, 7).unwrap();
+        let p99 = costs[costs.len() * 99 / 100].decoded_bytes;
+        assert!(p99 <= 3 << 20, "{count} days: {p99} bytes decoded for one file");
+        assert!(costs[0].decoded_bytes >= costs[0].wanted_bytes);
+    }
+    assert!(shares[1] <= 1.3 * shares[0], "{shares:?}");
+}
