@@ -3,7 +3,7 @@
 #
 # usage: fuzz.sh [TARGET...]        environment: FUZZ_SECONDS for each target (default 60)
 # Needs a nightly toolchain; installs cargo-fuzz if it is missing. What breaks lands in
-# fuzz/artifacts and ends the run with status 1.
+# fuzz/artifacts and ends the run with status 1, after the other targets were searched too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- open_and_walk table_page frame_decode manifest_lines identity parity signature \
@@ -18,14 +18,20 @@ cargo +nightly --version >/dev/null 2>&1 || {
 }
 cargo fuzz --version >/dev/null 2>&1 || cargo install --locked --quiet cargo-fuzz
 cargo run --quiet --package shale-tests --bin shale-tree seeds fuzz/corpus
+broken=()
 for target in "$@"; do
   mkdir -p "fuzz/corpus/$target"
   # What is kept in the repository, and for targets that open images the smallest golden ones.
-  [ ! -d "fuzz/seeds/$target" ] || cp "fuzz/seeds/$target"/* "fuzz/corpus/$target/"
+  [ ! -d "testdata/broken/$target" ] || cp "testdata/broken/$target"/* "fuzz/corpus/$target/"
   case $target in
     open_and_walk | identity | signature | check_image) cp testdata/images/*-tiny.shale "fuzz/corpus/$target/" ;;
     parity) cp testdata/images/*-parity.shale "fuzz/corpus/$target/" ;;
   esac
   cargo +nightly fuzz run "$target" "fuzz/corpus/$target" -- \
-    -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=20 -max_len=100000
+    -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=20 -max_len=100000 ||
+    broken+=("$target")
 done
+[ ${#broken[@]} -eq 0 ] || {
+  echo "fuzz: broken: ${broken[*]}; the inputs lie in fuzz/artifacts" >&2
+  exit 1
+}

@@ -72,10 +72,6 @@ stage "build" cargo build --quiet --workspace
 stage "tests" cargo test --no-fail-fast --workspace --exclude shale-tests
 export SHALE=$target/debug/shale
 stage "promises" cargo test --no-fail-fast -p shale-tests -- --nocapture
-if cargo +nightly fuzz --version >/dev/null 2>&1; then
-  # The bodies ran on stable among the promises; this is the guided search, where it can run.
-  stage "fuzz" env FUZZ_SECONDS=20 scripts/fuzz.sh
-fi
 if [ -z "${FAST:-}" ]; then
   stage "demo" demo_nasty
 fi

@@ -302,7 +302,9 @@ pub fn brotli_block(bytes: &[u8], plain_len_max: usize) -> io::Result<Vec<u8>> {
 
 /// Decompresses a bare LZ4 block that gives at most `plain_len_max` bytes.
 pub fn lz4_block(bytes: &[u8], plain_len_max: usize) -> io::Result<Vec<u8>> {
-    lz4_flex::block::decompress(bytes, plain_len_max).map_err(invalid)
+    // The decoder asks for all of its room at once, and a length in a header is anybody's word.
+    let room = plain_len_max.min(run_len_max(bytes));
+    lz4_flex::block::decompress(bytes, room).map_err(invalid)
 }
 
 /// Compresses to a bare LZ4 block.
@@ -312,11 +314,16 @@ pub fn lz4_block_encode(bytes: &[u8]) -> Vec<u8> {
 
 /// Decompresses LZO1X that gives at most `plain_len_max` bytes.
 pub fn lzo_block(bytes: &[u8], plain_len_max: usize) -> io::Result<Vec<u8>> {
-    let mut plain = vec![0; plain_len_max];
+    let mut plain = vec![0; plain_len_max.min(run_len_max(bytes))];
     let len = lzokay::decompress::decompress(bytes, &mut plain)
         .map_err(|error| invalid(format!("{error:?}")))?;
     plain.truncate(len);
     Ok(plain)
+}
+
+/// Bytes that LZ4 or LZO can give at most: both lengthen a match by 255 for each byte more.
+fn run_len_max(bytes: &[u8]) -> usize {
+    bytes.len().saturating_mul(255).saturating_add(64)
 }
 
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
@@ -414,5 +421,14 @@ mod tests {
             assert!(decode(&bytes, text.len() - 1).is_err(), "{name} is bounded");
             assert!(decode(&bytes[..bytes.len() / 2], text.len()).is_err(), "{name} cut");
         }
+    }
+    #[test]
+    fn a_length_that_bytes_cannot_give_asks_for_no_memory() {
+        // Each would panic, as more than an address space, where it was asked for.
+        assert!(lz4_block(&[0xff; 20], usize::MAX).is_err());
+        assert!(lzo_block(&[0xff; 20], usize::MAX).is_err());
+        // What repeats most is still let through.
+        let same = vec![7; 1 << 20];
+        assert!(lz4_block(&lz4_block_encode(&same), usize::MAX).unwrap() == same);
     }
 }

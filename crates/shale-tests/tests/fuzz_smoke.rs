@@ -135,3 +135,41 @@ fn importers_survive_mutation() {
     assert!(dwarfs.len() >= 3, "{} seeds", dwarfs.len());
     run(&dwarfs, 600, importers::dwarfs);
 }
+
+/// A body by the name of its target.
+fn body(target: &str) -> fn(&[u8]) {
+    match target {
+        "open_and_walk" => fuzz::open_and_walk,
+        "table_page" => fuzz::table_page,
+        "frame_decode" => fuzz::frame_decode,
+        "manifest_lines" => fuzz::manifest_lines,
+        "identity" => fuzz::identity,
+        "parity" => fuzz::parity,
+        "signature" => fuzz::signature,
+        "check_image" => fuzz::check_image,
+        "build_then_read" => fuzz::build_then_read,
+        "damage_then_read" => fuzz::damage_then_read,
+        "import_tar" => importers::tar,
+        "import_zip" => importers::zip,
+        "import_squashfs" => importers::squashfs,
+        "import_dwarfs" => importers::dwarfs,
+        other => panic!("testdata/broken/{other} is named like no target"),
+    }
+}
+
+#[test]
+fn what_broke_once_stays_whole() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/broken");
+    let mut count = 0;
+    for target in std::fs::read_dir(folder).unwrap() {
+        let target = target.unwrap();
+        let body = body(target.file_name().to_str().unwrap());
+        for input in std::fs::read_dir(target.path()).unwrap() {
+            let path = input.unwrap().path();
+            println!("{}", path.display());
+            body(&std::fs::read(&path).unwrap());
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}

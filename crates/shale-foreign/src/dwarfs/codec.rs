@@ -123,6 +123,11 @@ fn rice(header: &Value, bytes: &[u8], len: usize) -> Result<Vec<u8>, String> {
         return Err(format!("pictures of {len} bytes in blocks of {block_len}"));
     }
     let pixel_count = len / 2;
+    // Four bits are the least that a block takes.
+    let block_count_max = bytes.len().saturating_mul(2);
+    if pixel_count.div_ceil(block_len) > block_count_max {
+        return Err(format!("pictures of {len} bytes out of {}", bytes.len()));
+    }
     let mut bits = Bits { bytes, at: 0 };
     let swap = |pixel: u16| if is_big_endian { pixel.swap_bytes() } else { pixel };
     let write = |value: u64| swap((value << unused) as u16);

@@ -34,8 +34,9 @@ const SCHEMA: u64 = 7;
 const METADATA: u64 = 8;
 /// Plain bytes of a block: DwarFS allows 2^30.
 const BLOCK_LEN_MAX: u64 = 1 << 30;
-/// Plain bytes of the metadata.
+/// Plain bytes of the metadata: at all, and for each byte of the image.
 const METADATA_LEN_MAX: usize = 4 << 30;
+const METADATA_RATIO_MAX: usize = 4096;
 /// Decompressed blocks held.
 const BLOCK_CACHE_LEN: u64 = 512 << 20;
 /// Contents up to this length are held in memory at once.
@@ -365,7 +366,8 @@ fn tables(file: &ImageFile, sections: &[Section]) -> Result<Tables, String> {
     let find = |kind: u64, what: &str| {
         let section = sections.iter().find(|section| section.kind == kind);
         let section = section.ok_or_else(|| format!("its {what} are missing: it was cut"))?;
-        plain(file, section, METADATA_LEN_MAX)
+        let len_max = (section.len as usize).saturating_mul(METADATA_RATIO_MAX);
+        plain(file, section, len_max.clamp(1 << 20, METADATA_LEN_MAX))
     };
     let schema = find(SCHEMA, "descriptions of metadata")?;
     let schema = Schema::read(&structure(&schema)?.0)?;
