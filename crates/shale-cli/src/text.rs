@@ -82,6 +82,17 @@ pub fn put_name(object: &mut serde_json::Map<String, Value>, key: &str, name: &[
     };
 }
 
+/// What there is to say of each path, as a list of objects.
+pub fn said_of<'a>(paths: impl Iterator<Item = (&'a [u8], String)>) -> Value {
+    let object = |(path, what): (&[u8], String)| {
+        let mut object = serde_json::Map::new();
+        put_name(&mut object, "path", path);
+        object.insert("what".to_owned(), what.into());
+        Value::Object(object)
+    };
+    paths.map(object).collect()
+}
+
 /// Bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -47,6 +47,12 @@ impl ImageFile {
     }
 }
 
+/// What stands for an archive of this format in the identity of an image made of it. `samples`
+/// are bytes that stand for the file.
+pub(crate) fn seed_of(format: &str, samples: &[u8]) -> [u8; 32] {
+    *shale_codec::hash(&[format.as_bytes(), samples].concat()).as_bytes()
+}
+
 /// Decompressed blocks by number, the last used few.
 pub(crate) struct Blocks {
     held: Mutex<Held>,

@@ -16,7 +16,6 @@ use shale_format::{Category, FrameRecord, ReadBounds, SectionType};
 use crate::budget::Plan;
 use crate::compress::{Packed, Packing, References};
 use crate::emit::Emitter;
-use crate::laying::Order as LayingOrder;
 use crate::order::{Framer, PlainFrame};
 use crate::pool::{Pool, Ticket, Urgency};
 use crate::progress::Phase;
@@ -31,18 +30,11 @@ pub(crate) struct Env<'a> {
     pub(crate) plan: Plan,
     pub(crate) progress: &'a dyn Progress,
     pub(crate) referrer: Option<&'a dyn Referrer>,
-    /// The order in which contents are laid.
-    pub(crate) order: LayingOrder,
     /// Set when the build ends: tasks that wait are not run any more.
     pub(crate) leave: AtomicBool,
 }
 
 impl Env<'_> {
-    /// Whether contents wait on the shelf until all are known.
-    pub(crate) fn shelves(&self) -> bool {
-        self.order != LayingOrder::Source || !self.options.first.is_empty()
-    }
-
     /// Whether tasks should give up.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.leave.load(Ordering::Relaxed) || self.options.check_cancel().is_err()

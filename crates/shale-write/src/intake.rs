@@ -89,8 +89,8 @@ impl<'env, 'o> Intake<'env, 'o> {
             contents: Contents::new(),
             flow,
             segmenting,
-            shelf: env.shelves().then(|| {
-                let laying = Laying::new(env.order, &env.options.first);
+            shelf: env.plan.shelves.then(|| {
+                let laying = Laying::new(env.plan.order, &env.options.first);
                 Shelf::new(env.plan.shelf_bytes_max, env.options.temp_dir.clone(), laying)
             }),
             pending: VecDeque::new(),
@@ -428,7 +428,7 @@ impl<'env, 'o> Intake<'env, 'o> {
             match pieces.next() {
                 Ok(Some(LargePiece::Data(bytes))) => {
                     let category = *category.get_or_insert_with(|| category_of(bytes));
-                    if self.env.order == Order::Similarity {
+                    if self.env.plan.order == Order::Similarity {
                         sketcher.push(bytes);
                     }
                     runs.clear();
@@ -593,7 +593,7 @@ impl<'env, 'o> Intake<'env, 'o> {
 
 /// Adds the kin sketch where the level uses it.
 fn sketched(env: &Env<'_>, mut content: SmallContent) -> SmallContent {
-    if env.order == Order::Similarity {
+    if env.plan.order == Order::Similarity {
         content.kin_sketch = kin::sketch_of(&content.bytes);
     }
     content

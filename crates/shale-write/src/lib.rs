@@ -113,7 +113,6 @@ pub fn create(
             zero_len_min: 0,
         }),
         referrer: cover.as_ref().map(|cover| cover as &dyn Referrer),
-        order: Some(plan.order),
     };
     create_with(source, out, options, progress, stages)
 }
@@ -123,8 +122,6 @@ pub fn create(
 pub(crate) struct Stages<'a> {
     pub(crate) segment: Option<segment::Settings>,
     pub(crate) referrer: Option<&'a dyn Referrer>,
-    /// Instead of the plan's.
-    pub(crate) order: Option<Order>,
 }
 
 fn create_with(
@@ -136,8 +133,7 @@ fn create_with(
 ) -> Result<Report, WriteError> {
     let plan = Plan::new(options)?;
     let referrer = stages.referrer;
-    let order = stages.order.unwrap_or(plan.order);
-    let env = Env { options, plan, progress, referrer, order, leave: AtomicBool::new(false) };
+    let env = Env { options, plan, progress, referrer, leave: AtomicBool::new(false) };
     let description = env.plan.describe(options);
     let image_id = image_id(&description, options, &source.seed());
     let emitter = Emitter::new(out, image_id)?;

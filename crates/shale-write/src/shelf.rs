@@ -19,7 +19,7 @@ use shale_format::Category;
 use crate::WriteError;
 use crate::extents::{Extents, Place};
 use crate::laying::{Laying, Order};
-use crate::temporary::temporary_file;
+use crate::temporary::get_or_make;
 
 /// Bytes read at a time when contents are taken.
 const STEP_LEN: usize = 1 << 20;
@@ -111,7 +111,9 @@ impl Shelf {
         }
         if !bytes.is_empty() {
             let at = self.end - self.memory_len;
-            self.file().and_then(|file| file.write_all_at(bytes, at)).map_err(WriteError::Spool)?;
+            get_or_make(&mut self.file, self.temp_dir.as_deref())
+                .and_then(|file| file.write_all_at(bytes, at))
+                .map_err(WriteError::Spool)?;
             self.end += bytes.len() as u64;
         }
         Ok(start)
@@ -177,14 +179,6 @@ impl Shelf {
             }
         }
         Ok(())
-    }
-
-    fn file(&mut self) -> io::Result<&File> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => temporary_file(self.temp_dir.as_deref())?,
-        };
-        Ok(self.file.insert(file))
     }
 }
 

@@ -14,7 +14,7 @@ use shale_format::Category;
 
 use crate::WriteError;
 use crate::order::PlainFrame;
-use crate::temporary::temporary_file;
+use crate::temporary::get_or_make;
 
 /// All frames of a build.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Spool {
             // Once one frame did not fit, the rest goes to the file in order.
             self.memory_bytes_left = 0;
             let offset = self.file_len;
-            self.file()
+            get_or_make(&mut self.file, self.temp_dir.as_deref())
                 .and_then(|file| file.write_all_at(&bytes, offset))
                 .map_err(WriteError::Spool)?;
             self.file_len += len as u64;
@@ -133,14 +133,6 @@ impl Spool {
             (Place::File(_), None) => return Err(io::ErrorKind::NotFound.into()),
         }
         Ok(())
-    }
-
-    fn file(&mut self) -> io::Result<&File> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => temporary_file(self.temp_dir.as_deref())?,
-        };
-        Ok(self.file.insert(file))
     }
 }
 

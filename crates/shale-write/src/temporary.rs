@@ -11,3 +11,15 @@ pub(crate) fn temporary_file(directory: Option<&Path>) -> io::Result<File> {
         None => tempfile::tempfile(),
     }
 }
+
+/// The one in `slot`, made when it is first asked for.
+pub(crate) fn get_or_make<'a>(
+    slot: &'a mut Option<File>,
+    directory: Option<&Path>,
+) -> io::Result<&'a File> {
+    let file = match slot.take() {
+        Some(file) => file,
+        None => temporary_file(directory)?,
+    };
+    Ok(slot.insert(file))
+}

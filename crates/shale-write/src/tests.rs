@@ -209,14 +209,11 @@ fn segments_found_elsewhere_come_back_and_are_stored_once() {
     let (again, _) = build(&files, &options(3), stages());
     assert!(again == image);
     let referrer = ByNumber { classes: 3, offsets: vec![-1, -3] };
-    let both = || Stages {
-        segment: Some(settings),
-        referrer: Some(&referrer),
-        order: Some(Order::Similarity),
-    };
-    let (image, report) = build(&files, &options(2), both());
+    let both = || Stages { segment: Some(settings), referrer: Some(&referrer) };
+    let laid = |threads| Options { order: Some(Order::Similarity), ..options(threads) };
+    let (image, report) = build(&files, &laid(2), both());
     assert!(report.kin_contents > 10, "{}", report.kin_contents);
-    let little = Options { memory_bytes_max: 43 << 20, ..options(1) };
+    let little = Options { memory_bytes_max: 161 << 20, ..laid(1) };
     let (again, report) = build(&files, &little, both());
     assert!(report.spool_bytes > 0 && again == image);
 }

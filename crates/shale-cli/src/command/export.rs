@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use shale::read::Options;
 use shale::{ExportFormat, ExportOptions, Output, Patterns, StreamFormat};
 
@@ -71,12 +71,9 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
             "file_bytes": report.file_bytes,
             "rounded_count": report.rounded_count,
             "left_out_count": report.left_out_count,
-            "left_out": report.left_out.iter().map(|(path, what)| {
-                let mut object = Map::new();
-                text::put_name(&mut object, "path", path);
-                object.insert("what".to_owned(), what.clone().into());
-                Value::Object(object)
-            }).collect::<Vec<_>>(),
+            "left_out": text::said_of(
+                report.left_out.iter().map(|(path, what)| (&path[..], what.clone())),
+            ),
             "seconds": seconds,
         }))?;
     } else {

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use shale::read::{Options, Tree};
 use shale::{
     ExportFormat, ExportOptions, ExtractOptions, Output, Overwrite, Owner, Patterns, Sparse,
@@ -90,12 +90,9 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
             "xattrs_left_out": report.xattrs_left_out,
             "set_id_left_out": report.set_id_left_out,
             "problem_count": report.problem_count,
-            "problems": report.problems.iter().map(|problem| {
-                let mut object = Map::new();
-                text::put_name(&mut object, "path", &problem.path);
-                object.insert("what".to_owned(), problem.kind.to_string().into());
-                Value::Object(object)
-            }).collect::<Vec<_>>(),
+            "problems": text::said_of(
+                report.problems.iter().map(|problem| (&problem.path[..], problem.kind.to_string())),
+            ),
             "seconds": seconds,
         }))?;
     } else {

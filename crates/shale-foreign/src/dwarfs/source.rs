@@ -22,7 +22,7 @@ use super::frozen::{Frozen, Schema};
 use super::tables::{Chunk, Inode, Tables};
 use super::thrift::structure;
 use crate::error::ForeignError;
-use crate::tree::{Blocks, ImageFile, Pieces, le};
+use crate::tree::{Blocks, ImageFile, Pieces, le, seed_of};
 
 const FORMAT: &str = "DwarFS image";
 const MAGIC: &[u8] = b"DWARFS";
@@ -126,7 +126,7 @@ impl DwarfsSource {
         }
         entries.reverse();
         Ok(Self {
-            seed: *shale_codec::hash(&[&b"dwarfs"[..], seed].concat()).as_bytes(),
+            seed: seed_of("dwarfs", seed),
             shared: Arc::new(shared),
             root: Some(root),
             entries,

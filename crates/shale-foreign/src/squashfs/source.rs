@@ -17,7 +17,7 @@ use shale_write::{Problem, Select, Source, SourceEntry, WriteError};
 use super::inode::{Body, FileBody, Inode};
 use super::metadata::{DATA_PLAIN, Image};
 use crate::error::ForeignError;
-use crate::tree::{Blocks, ImageFile, Pieces, le};
+use crate::tree::{Blocks, ImageFile, Pieces, le, seed_of};
 
 const FORMAT: &str = "SquashFS image";
 /// Decompressed blocks of fragments held.
@@ -81,7 +81,7 @@ impl SquashfsSource {
         }
         let shared = Arc::new(Shared { image, fragments: Blocks::new(FRAGMENT_CACHE_LEN) });
         Ok(Self {
-            seed: *shale_codec::hash(&[&b"squashfs"[..], seed].concat()).as_bytes(),
+            seed: seed_of("squashfs", seed),
             name,
             shared,
             select,

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::error::ForeignError;
 use crate::names;
-use crate::tree::{ImageFile, le};
+use crate::tree::{ImageFile, le, seed_of};
 
 const FORMAT: &str = "zip archive";
 /// A comment at the end has at most 64 KiB.
@@ -93,7 +93,7 @@ impl ZipSource {
             name,
             file: Arc::new(file),
             select,
-            seed: *shale_codec::hash(&[&b"zip"[..], seed].concat()).as_bytes(),
+            seed: seed_of("zip", seed),
             directory,
             left,
             base,

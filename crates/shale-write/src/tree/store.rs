@@ -12,7 +12,7 @@ use shale_codec::{Codec, Decoder, Settings};
 
 use crate::WriteError;
 use crate::compress::Bench;
-use crate::temporary::temporary_file;
+use crate::temporary::get_or_make;
 
 /// Plain bytes at which a block ends.
 pub(crate) const BLOCK_LEN: usize = 32 << 10;
@@ -84,14 +84,10 @@ impl Store {
         } else {
             // Once one did not fit, the rest goes to the file in order.
             self.memory_bytes_left = 0;
-            if self.file.is_none() {
-                let file = temporary_file(self.temp_dir.as_deref());
-                self.file = Some(file.map_err(WriteError::Spool)?);
-            }
             let offset = self.file_len;
-            if let Some(file) = &self.file {
-                file.write_all_at(&stored, offset).map_err(WriteError::Spool)?;
-            }
+            get_or_make(&mut self.file, self.temp_dir.as_deref())
+                .and_then(|file| file.write_all_at(&stored, offset))
+                .map_err(WriteError::Spool)?;
             self.file_len += len;
             Place::File { offset, len: stored.len() as u32 }
         };
