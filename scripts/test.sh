@@ -13,7 +13,7 @@ command -v cargo >/dev/null 2>&1 || {
   echo "test: cargo is missing; install Rust 1.95 or newer (rustup.rs)" >&2
   exit 1
 }
-scripts/need.sh cc=build-essential cmake fusermount3=fuse3 rsync getfattr=attr getfacl=acl \
+scripts/need.sh cc=build-essential cmake git fusermount3=fuse3 rsync getfattr=attr getfacl=acl \
   setcap=libcap2-bin mmdebstrap diff=diffutils bsdtar=libarchive-tools python3 \
   mksquashfs=squashfs-tools zip unzip cpio || exit 1
 

@@ -53,6 +53,7 @@ pub fn inputs(words: &[OsString]) -> anyhow::Result<Vec<Input>> {
 pub fn manifest(path: &Path, args: &InputArgs) -> anyhow::Result<Input> {
     let is_chosen = !args.rule_order.is_empty()
         || args.input_list.is_some()
+        || args.gitignore
         || args.remove_empty_dirs
         || args.filter_dry_run
         || !args.without.is_empty();
@@ -86,6 +87,7 @@ pub fn choose(args: &InputArgs) -> anyhow::Result<Choose> {
     choose.no_devices = args.without.contains(&SpecialKind::Devices);
     choose.no_fifos = args.without.contains(&SpecialKind::Fifos);
     choose.no_sockets = args.without.contains(&SpecialKind::Sockets);
+    choose.git_ignore = args.gitignore;
     choose.no_empty_directories = args.remove_empty_dirs;
     if let Some(file) = &args.input_list {
         let list = read(file)?;

@@ -310,3 +310,73 @@ fn links_are_packed_as_what_they_lead_to_if_asked() {
     let mut command = shale(["create", "-fL"]);
     expect_code(command.arg(path("s")).arg("-o").arg(path("x.shale")), 1);
 }
+
+#[test]
+fn what_git_ignores_is_left_out_if_asked() {
+    if !has_program("git") {
+        return println!("skipped: no git");
+    }
+    let folder = places::disk();
+    let source = folder.path().join("s");
+    fill(
+        &source,
+        &[
+            "a.o",
+            "src/b.o",
+            "src/b.c",
+            "src/keep.o",
+            "target/x",
+            "src/target/y",
+            "doc/out/z",
+            "doc/a/b/out/z",
+            "top",
+            "src/top",
+            "log/1.log",
+            "log/keep/1.log",
+            "star*",
+            "starry",
+            "sp ace",
+            "tail ",
+            "deep/a/b/c/d",
+            "deep/d",
+            "one/x.tmp",
+            "one/two/x.tmp",
+            "#hash",
+            "!bang",
+            "[set]",
+            "s",
+        ],
+    );
+    let write = |path: &str, text: &[u8]| std::fs::write(source.join(path), text).unwrap();
+    write(
+        ".gitignore",
+        b"# comment\n*.o\n!keep.o\n/target/\n**/out/\n/top\nlog/*\n!log/keep\nstar\\*\n\
+          sp ace   \ntail\\ \ndeep/**/d\n\\#hash\n\\!bang\n[[]set]\n\xff\xfe\n",
+    );
+    write("src/.gitignore", b"!b.o\ntarget\n");
+    write("one/.gitignore", b"/*.tmp\n");
+    let git = |words: &[&str]| {
+        let mut command = Command::new("git");
+        command.current_dir(&source).env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", folder.path());
+        expect_code(command.args(words), 0).stdout
+    };
+    git(&["init", "-q"]);
+    let listed = git(&["ls-files", "--others", "--exclude-standard", "-z"]);
+    let listed = listed.split(|&byte| byte == 0).filter(|path| !path.is_empty());
+    let mut expected: Vec<_> =
+        listed.map(|path| String::from_utf8(path.to_vec()).unwrap()).collect();
+    expected.sort();
+    let image = folder.path().join("x.shale");
+    create(&source, &image, &["--gitignore", "--exclude=/.git/"]);
+    let manifest = of_image(&image);
+    let mut found = names(&manifest);
+    found.retain(|path| !source.join(path).is_dir());
+    assert_eq!(found, expected);
+    assert!(expected.len() >= 11 && !expected.contains(&"a.o".to_owned()), "{expected:?}");
+    // Which file and line it was is told.
+    let mut dry = shale(["create", "--gitignore", "--filter-dry-run"]);
+    let output = expect_code(dry.arg(&source).arg("-o").arg(folder.path().join("none")), 0);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("- src/target/    [src/.gitignore: target]\n"), "{text}");
+    assert!(text.contains("- a.o    [.gitignore: *.o]\n"), "{text}");
+}

@@ -5,6 +5,7 @@ pub mod rules; // filter rules as rsync has them
 mod choose; // what is taken
 mod adjust; // other metadata
 mod chmod; // changes of permissions
+mod git; // what `.gitignore` files leave out
 mod join; // several sources as one
 mod follow; // links as what they lead to
 mod pipe; // what comes through a pipe
@@ -27,6 +28,7 @@ use shale_write::{DirectorySource, ManifestSource, ScanOptions, Select, Source};
 use crate::create::CreateOptions;
 use crate::error::Error;
 use follow::Followed;
+use git::GitRules;
 use join::{Joined, Part, WithoutEmpty};
 
 pub use adjust::{Adjust, IdRange};
@@ -90,8 +92,17 @@ pub(crate) fn open(
     let mut parts = Vec::with_capacity(inputs.len());
     for input in inputs {
         let prefix = input.prefix.clone().unwrap_or_default();
-        let select = options.choose.select(&prefix);
+        let git = match &input.kind {
+            InputKind::Path(path) if options.choose.git_ignore && path.is_dir() => {
+                Some(Arc::new(GitRules::new(path)))
+            }
+            _ => None,
+        };
+        let select = options.choose.select(&prefix, git.clone());
         let (mut source, is_tree) = open_one(input, &excluded, select, options, progress)?;
+        if let Some((path, error)) = git.and_then(|git| git.take_unread()) {
+            return Err(Error::io("read", path)(error));
+        }
         if !is_tree && !options.adjust.is_nothing() {
             let adjust = Arc::new(options.adjust.clone());
             source = Box::new(adjust::Adjusted { source, adjust });

@@ -27,6 +27,9 @@ pub struct InputArgs {
     /// bytes if there is any.
     #[arg(long, value_name = "FILE", help_heading = "Choosing input")]
     pub input_list: Option<PathBuf>,
+    /// Leave out what `.gitignore` files in directories say, as git does.
+    #[arg(long, conflicts_with = "dereference", help_heading = "Choosing input")]
+    pub gitignore: bool,
     /// Leave out directories that hold nothing but such directories.
     #[arg(long, help_heading = "Choosing input")]
     pub remove_empty_dirs: bool,

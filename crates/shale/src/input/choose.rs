@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shale_format::InodeKind;
 use shale_write::Select;
 
+use super::git::GitRules;
 use super::join::join;
 use super::rules::Rules;
 use super::{Input, open};
@@ -29,6 +30,8 @@ pub struct Choose {
     pub no_sockets: bool,
     /// Leave out directories that hold nothing but such directories.
     pub no_empty_directories: bool,
+    /// Leave out what the `.gitignore` files of directory trees say; not in what links lead to.
+    pub git_ignore: bool,
     /// Told of every decision; for [`survey`].
     pub(super) record: Option<Arc<Record>>,
 }
@@ -72,15 +75,20 @@ impl Choose {
     }
 
     /// Something that asks for the entries of an input at `prefix`, if anything is left out.
-    pub(super) fn select(&self, prefix: &[u8]) -> Option<Arc<dyn Select>> {
+    pub(super) fn select(
+        &self,
+        prefix: &[u8],
+        git: Option<Arc<GitRules>>,
+    ) -> Option<Arc<dyn Select>> {
         let is_needed = !self.rules.is_empty()
             || self.list.is_some()
             || self.no_devices
             || self.no_fifos
             || self.no_sockets
+            || git.is_some()
             || self.record.is_some();
         is_needed.then(|| {
-            let chosen = Chosen { choose: self.clone(), prefix: prefix.to_vec() };
+            let chosen = Chosen { choose: self.clone(), prefix: prefix.to_vec(), git };
             Arc::new(chosen) as Arc<dyn Select>
         })
     }
@@ -130,15 +138,19 @@ impl Choose {
 struct Chosen {
     choose: Choose,
     prefix: Vec<u8>,
+    git: Option<Arc<GitRules>>,
 }
 
 impl Select for Chosen {
     fn takes(&self, path: &[u8], kind: InodeKind) -> bool {
+        let is_directory = kind == InodeKind::Directory;
+        let ignored = self.git.as_ref().and_then(|git| git.ignores(path, is_directory));
         let path = join(&self.prefix, path);
+        // Rules are asked all the same: those that never match are told of.
         let (is_taken, reason) = self.choose.decide(&path, kind);
+        let is_taken = is_taken && ignored.is_none();
         if let Some(record) = &self.choose.record {
-            let is_directory = kind == InodeKind::Directory;
-            let reason = reason.to_vec();
+            let reason = ignored.unwrap_or_else(|| reason.to_vec());
             let decision = Decision { path, is_directory, is_taken, reason };
             record.lock().unwrap_or_else(PoisonError::into_inner).push(decision);
         }
