@@ -4,6 +4,7 @@
 //! ended when its guard is dropped, whatever the test did.
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -37,6 +38,27 @@ pub fn shale<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command
     let mut command = Command::new(shale_path());
     command.args(arguments).stdin(Stdio::null());
     command
+}
+
+/// The command as a user without rights, from a place that such a user can reach; none, and said
+/// so, where this is not root.
+pub fn as_nobody(folder: &Path, command: &Command) -> Option<Command> {
+    if !rustix::process::geteuid().is_root() || !has_program("setpriv") {
+        println!("skipped: acting as an ordinary user needs root and setpriv");
+        return None;
+    }
+    let copy = folder.join("shale-for-all");
+    if !copy.exists() {
+        std::fs::copy(shale_path(), &copy).expect("root may do that");
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755))
+            .expect("root may do that");
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777))
+            .expect("root may do that");
+    }
+    let mut nobody = Command::new("setpriv");
+    nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(copy);
+    nobody.args(command.get_args()).stdin(Stdio::null()).env("HOME", "/");
+    Some(nobody)
 }
 
 /// Runs `command` and gives what it printed; panics with that if its exit code is another.

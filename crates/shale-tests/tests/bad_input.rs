@@ -2,8 +2,9 @@
 //! partial file under the final name and no stale mount.
 
 use rustix::process::{Pid, Signal};
-use shale_tests::command::{can_mount, create, expect_code, has_program, is_mount, shale};
-use shale_tests::command::{run, shale_path};
+use shale_tests::command::{
+    as_nobody, can_mount, create, expect_code, has_program, is_mount, run, shale,
+};
 use shale_tests::model::{Data, Item, Kind, make};
 use shale_tests::nasty::tiny_tree;
 use shale_tests::{image, places};
@@ -50,24 +51,6 @@ fn create_command(source: &Path, image: &Path) -> Command {
     let mut command = shale(["create".as_ref(), source.as_os_str()]);
     command.arg("-o").arg(image);
     command
-}
-
-/// The command as a user without rights, from a place that such a user can reach.
-fn as_nobody(folder: &Path, command: &Command) -> Option<Command> {
-    if !rustix::process::geteuid().is_root() || !has_program("setpriv") {
-        println!("skipped: acting as an ordinary user needs root and setpriv");
-        return None;
-    }
-    let copy = folder.join("shale-for-all");
-    if !copy.exists() {
-        fs::copy(shale_path(), &copy).unwrap();
-        fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
-        fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
-    }
-    let mut nobody = Command::new("setpriv");
-    nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(copy);
-    nobody.args(command.get_args()).stdin(Stdio::null()).env("HOME", "/");
-    Some(nobody)
 }
 
 #[test]

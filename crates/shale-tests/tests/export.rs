@@ -10,6 +10,7 @@ use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
 use shale_tests::nasty::{make_for_others, tiny_tree};
 use shale_tests::places;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -198,6 +199,33 @@ fn zip_of_more_entries_than_16_bits_count_is_read() {
     if has_program("unzip") {
         let mut unzip = Command::new("unzip");
         expect_code(unzip.arg("-tqq").arg(path("x.zip")), 0);
+    }
+}
+
+#[test]
+fn zip_of_a_file_longer_than_32_bits_count_is_read() {
+    const LEN: u64 = (4 << 30) + 3;
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("source")).unwrap();
+    let long = std::fs::File::create(path("source/long")).unwrap();
+    long.write_all_at(b"begin", 0).unwrap();
+    long.write_all_at(b"end", LEN - 3).unwrap();
+    std::fs::write(path("source/z-behind-it"), b"behind").unwrap();
+    create(&path("source"), &path("x.shale"), &["-1"]);
+    export(&path("x.shale"), &path("x.zip"), &[], 0);
+    create(&path("x.zip"), &path("again.shale"), &["-1"]);
+    let expected = as_zip(Manifest::of(&path("source")).unwrap());
+    assert_eq!(expected.records[&b"long"[..]].len, LEN);
+    expected.assert_equals(&as_zip(manifest_at(&path("again.shale"))), "shale");
+    if has_program("python3") {
+        let script = "import sys, zipfile\n\
+                      z = zipfile.ZipFile(sys.argv[1])\n\
+                      assert z.read('z-behind-it') == b'behind'\n\
+                      print(z.getinfo('long').file_size)";
+        let mut python = Command::new("python3");
+        let output = expect_code(python.args(["-c", script]).arg(path("x.zip")), 0);
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), LEN.to_string());
     }
 }
 

@@ -12,13 +12,19 @@ use shale_tests::nasty::extreme_tree;
 use shale_tests::places;
 use std::process::Command;
 
+/// Entries of the long directory; `SHALE_EXTREME_ENTRIES` makes it longer.
+fn entries() -> usize {
+    let asked = std::env::var("SHALE_EXTREME_ENTRIES").ok();
+    asked.map_or(20_000, |text| text.parse().expect("it is a number"))
+}
+
 #[test]
 fn extremes_come_back_through_every_chain() {
     // Most disks hold neither such files nor such attributes.
     let Some(folder) = places::memory() else { return };
     let path = |name: &str| folder.path().join(name);
     std::fs::create_dir(path("source")).unwrap();
-    let made = make(&extreme_tree(5, 20_000, 5_000), &path("source"), 5).unwrap();
+    let made = make(&extreme_tree(5, entries(), 5_000), &path("source"), 5).unwrap();
     for line in &made.left_out {
         println!("left out: {line}");
     }
