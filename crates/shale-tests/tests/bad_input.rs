@@ -3,7 +3,7 @@
 
 use rustix::process::{Pid, Signal};
 use shale_tests::command::{
-    as_nobody, can_mount, create, expect_code, has_program, is_mount, run, shale,
+    as_nobody, can_mount, create, expect_code, has_program, is_mount, run, shale, shale_path,
 };
 use shale_tests::model::{Data, Item, Kind, make};
 use shale_tests::nasty::tiny_tree;
