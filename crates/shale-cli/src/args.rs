@@ -360,8 +360,8 @@ pub struct Mount {
     #[arg(short, long)]
     pub foreground: bool,
     /// Options, separated by commas: allow_other, auto_unmount, dev, suid, noexec, uid=, gid=,
-    /// threads=, cache=, prefetch=, idle=, metrics=, offset=, snapshot=, subdir=, view=,
-    /// expect=, and those of mount(8) that change nothing.
+    /// threads=, cache=, prefetch=, idle=, metrics=, hotlog=, offset=, snapshot=, subdir=, view=,
+    /// verify=, expect=, and those of mount(8) that change nothing.
     #[arg(short = 'o')]
     pub options: Vec<OsString>,
     /// Threads that answer and decode; 0 is as many as there are processors.

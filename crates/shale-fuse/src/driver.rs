@@ -6,7 +6,7 @@
 //! request it happened in, which fails with EIO, not the mount.
 
 use crate::log::Log;
-use crate::options::Options;
+use crate::options::{Options, ReadWatch};
 use crate::statistics::{LAYOUT_XATTR, STATISTICS_XATTR, Statistics};
 use crate::view::{Attributes, MODE_DIRECTORY, ROOT, Seek, Totals, View, ViewError, XattrUse};
 use rustix::io::Errno;
@@ -28,6 +28,7 @@ pub(crate) struct Driver {
     generation: u32,
     pub(crate) statistics: Statistics,
     log: Log,
+    on_read: Option<ReadWatch>,
 }
 
 /// One line of a listing. `next_offset` is where the kernel goes on after it.
@@ -46,6 +47,7 @@ impl Driver {
             generation: view.generation(),
             statistics: Statistics::new(),
             log: Log::new(Arc::clone(&options.log)),
+            on_read: options.on_read.clone(),
             view,
         }
     }
@@ -90,6 +92,9 @@ impl Driver {
 
     /// Fills `buf`; shorter only at the end of the file.
     pub(crate) fn read(&self, inode: u64, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        if let Some(on_read) = &self.on_read {
+            on_read(inode);
+        }
         let wanted = buf.len();
         self.answer(format_args!("read {wanted} bytes at {offset} of"), inode, || {
             let len = self.view.read(inode, offset, buf)?;

@@ -35,6 +35,10 @@ pub fn mount_kernel_view(
     if !rustix::process::geteuid().is_root() {
         return Err(MountError::KernelView("only root may mount it".into()));
     }
+    if options.on_read.is_some() {
+        let reason = "its reads do not tell files apart, so a list of what is read would be wrong";
+        return Err(MountError::KernelView(reason.into()));
+    }
     let layout = layout::layout(&*view, options).map_err(MountError::KernelView)?;
     over::mount(VirtualImage::new(view, layout), mount_point, options)
 }

@@ -8,6 +8,10 @@ use std::time::Duration;
 /// Receives one line for each failed request worth telling, without a line end.
 pub type LineSink = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// Is told the inode of every read of a file before the read is answered, by many threads at once;
+/// it must not block and must not read from the mount.
+pub type ReadWatch = Arc<dyn Fn(u64) + Send + Sync>;
+
 /// Options of a mount. The default is what is safe for any user: read-only, no devices, no
 /// setuid programs, visible to the mounting user alone.
 #[derive(Clone)]
@@ -36,6 +40,9 @@ pub struct Options {
     pub idle_after: Duration,
     /// Where lines about failed requests go; standard error by default.
     pub log: LineSink,
+    /// Who wants to know what is read. Not in the kernel view, where reads are of a virtual image
+    /// and go ahead from one file into the next.
+    pub on_read: Option<ReadWatch>,
 }
 
 impl Default for Options {
@@ -52,6 +59,7 @@ impl Default for Options {
             thread_count: 0,
             idle_after: Duration::from_secs(30),
             log: Arc::new(|line| eprintln!("{line}")),
+            on_read: None,
         }
     }
 }

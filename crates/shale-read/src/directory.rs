@@ -104,7 +104,7 @@ impl EntryOrder {
     }
 }
 
-fn check_name(name: &[u8]) -> Result<(), ReadError> {
+pub(crate) fn check_name(name: &[u8]) -> Result<(), ReadError> {
     if name.is_empty() || name.len() > NAME_LEN_MAX {
         let expected = Expected::Between(1, NAME_LEN_MAX as u64);
         return Err(value("length of the name", name.len() as u64, expected));

@@ -98,6 +98,46 @@ fn paths_are_followed_name_by_name() {
 }
 
 #[test]
+fn every_inode_is_led_to_by_its_path() {
+    for draft in samples() {
+        let tree = draft.tree();
+        assert_eq!(tree.path_of(1).expect("the root"), b"");
+        assert_eq!(tree.path_of(2).expect("a file"), b"a.txt");
+        for inode in 1..=11 {
+            let path = tree.path_of(inode).expect("has a path");
+            assert_eq!(tree.lookup_path(&path).expect("follows"), Some(inode));
+        }
+        for inode in [0, 12, u64::MAX] {
+            let error = tree.path_of(inode).expect_err("no such inode");
+            assert!(matches!(error.fault(), Fault::NoInode { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_path_is_found_among_many_hard_links() {
+    // Runs of further links of all lengths, to inodes long before and right before.
+    let mut draft = Draft::many_files(3000);
+    let mut entries = Vec::new();
+    for inode in 2..=3001 {
+        let mut add = |inode| entries.push((inode, format!("{:08}", entries.len()).into_bytes()));
+        add(inode);
+        for n in 0..(inode % 97) * u64::from(inode % 31 == 0) * 40 {
+            add(2 + n % (inode - 1));
+        }
+    }
+    let count = entries.len() as u64;
+    assert!(count > 100_000, "{count}");
+    draft.entries = entries;
+    draft.directories = vec![(0, 1, 0), (count, 0, 0)];
+    let tree = draft.tree();
+    for inode in 1..=3001 {
+        let path = tree.path_of(inode).expect("has a path");
+        assert_eq!(tree.lookup_path(&path).expect("follows"), Some(inode));
+    }
+}
+
+#[test]
 fn a_listing_resumes_at_any_cookie() {
     for draft in samples() {
         let tree = draft.tree();

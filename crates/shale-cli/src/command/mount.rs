@@ -8,10 +8,12 @@
 //! threads, and end together with a signal or each by its own unmount.
 
 mod background; // the process that serves
+mod hot_log; // what is read first
 mod metrics; // counters in a file, for monitoring
+mod verify; // images checked before they are mounted
+mod whole_file; // a file that is replaced as a whole
 mod wishes; // -o and its long forms
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -22,19 +24,28 @@ use crate::args::{ImageArgs, Mount, ViewChoice};
 use crate::exit::Exit;
 use crate::report::Say;
 use crate::{open, signal, text};
+use hot_log::HotLog;
 use metrics::Metrics;
-use wishes::Wishes;
+use wishes::{Place, Wishes};
 
 /// Mounts one image or several.
 pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     let wishes = Wishes::new(args, say)?;
     if !args.foreground && !args.ready {
+        if wishes.verify.is_some() {
+            // Checking reads the image as well.
+            shale_fuse::confine();
+            verify::images(&wishes, say)?;
+        }
         return background::start(args, say);
     }
     background::return_memory_when_freed();
     // Before there are threads, and before the first byte of an image is read.
     for line in shale_fuse::confine() {
         say.detail(line);
+    }
+    if args.foreground {
+        verify::images(&wishes, say)?;
     }
     let read = ReadOptions {
         cache: Some(FrameCache::new(wishes.cache)),
@@ -47,9 +58,10 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         ..ReadOptions::default()
     };
     let mut mounts = Vec::new();
+    let mut hot_log = None;
     for place in &wishes.places {
         // Those that are mounted already are unmounted again when one fails.
-        mounts.push(mount(&place.image, &place.dir, &wishes, read.clone(), say)?);
+        mounts.push(mount(place, &wishes, read.clone(), &mut hot_log, say)?);
     }
     let unmounters: Vec<_> = mounts.iter().map(Mounted::unmounter).collect();
     // A busy mount is detached at once, so that a signal always ends the process.
@@ -74,32 +86,43 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     }
     let ends: Vec<_> = mounts.into_iter().map(Mounted::wait).collect();
     drop(metrics);
+    drop(hot_log);
     for end in ends {
         end?;
     }
     Ok(Exit::Done)
 }
 
+/// Mounts one image; `hot_log` takes the list of what is read from it, if one is wanted.
 fn mount(
-    image: &Path,
-    dir: &Path,
+    place: &Place,
     wishes: &Wishes,
     read: ReadOptions,
+    hot_log: &mut Option<HotLog>,
     say: &Say,
 ) -> anyhow::Result<Mounted> {
+    let dir = &place.dir;
     let image = ImageArgs {
-        image: image.to_owned(),
+        image: place.image.clone(),
         offset: wishes.offset,
         snapshot: wishes.snapshot.clone(),
         expect: wishes.expect,
     };
     let tree = open::tree(&image, read, say)?;
+    let mut on_read = None;
+    if let Some(path) = &wishes.hot_log {
+        let log = HotLog::start(path, tree.clone(), Arc::clone(&wishes.driver.log))?;
+        on_read = Some(hot_log.insert(log).watch());
+    }
     let view = match &wishes.subdir {
         None => Arc::new(tree) as Arc<dyn View>,
         Some(path) => subtree(tree, path)?,
     };
-    let driver =
-        shale_fuse::Options { source_name: image.image.into_os_string(), ..wishes.driver.clone() };
+    let driver = shale_fuse::Options {
+        source_name: image.image.into_os_string(),
+        on_read,
+        ..wishes.driver.clone()
+    };
     let mounted = match wishes.view {
         ViewChoice::Fuse => shale_fuse::mount(view, dir, &driver)?,
         ViewChoice::Kernel => shale_fuse::mount_kernel_view(view, dir, &driver)?,

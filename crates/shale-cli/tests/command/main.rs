@@ -8,5 +8,6 @@ mod bad; // wrong images, outputs and words
 mod extract; // policies, patterns, damage, links in the way
 mod listing; // ls, tree, stat, cat, info, dump, check
 mod order; // where contents come to lie
+mod hot_log; // what a mount lists for the next image
 mod mount; // background, foreground, other names of the program
 mod stage; // a folder with a tree and its image, and how to run the command

@@ -12,11 +12,11 @@ use rustix::process::{Pid, Signal};
 use crate::stage::{Stage, expect, text};
 
 /// A mount point that is free again at the end, whatever the test did.
-struct Point<'a>(&'a Stage);
+pub struct Point<'a>(&'a Stage);
 
 impl<'a> Point<'a> {
     /// `None` on machines where nothing can be mounted.
-    fn new(stage: &'a Stage) -> Option<Self> {
+    pub fn new(stage: &'a Stage) -> Option<Self> {
         fs::create_dir(stage.path("mnt")).unwrap();
         let is_root = rustix::process::geteuid().is_root();
         let device = fs::File::options().read(true).write(true).open("/dev/fuse");
@@ -37,7 +37,7 @@ impl<'a> Point<'a> {
 
     /// Waits for the mount to come or go.
     #[track_caller]
-    fn becomes(&self, mounted: bool) {
+    pub fn becomes(&self, mounted: bool) {
         let end = Instant::now() + Duration::from_secs(20);
         while self.is_mounted() != mounted {
             assert!(Instant::now() < end, "mounted is {}", !mounted);
@@ -188,4 +188,51 @@ fn several_images_are_served_by_one_process_and_end_one_by_one() {
         assert!(Instant::now() < end, "the counters outlive the mounts");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn an_image_can_be_checked_before_it_is_mounted() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    let option = |level: &str| format!("verify={level}");
+    for level in ["read", "structure", "content"] {
+        stage.run(0, &["mount", "image.shale", "mnt", "-o", &option(level)]);
+        assert_eq!(fs::read(stage.path("mnt/link")).unwrap(), text());
+        stage.run(0, &["umount", "mnt"]);
+        point.becomes(false);
+    }
+    let said = stage.run(0, &["mount", "image.shale", "mnt", "-v", "-o", &option("content")]);
+    assert!(String::from_utf8_lossy(&said.stderr).contains("no problem at level content"));
+    stage.run(0, &["umount", "mnt"]);
+    point.becomes(false);
+    fs::create_dir(stage.path("other")).unwrap();
+    fs::copy(stage.path("image.shale"), stage.path("whole.shale")).unwrap();
+    stage.damage_frame();
+    // Tables are whole, so this much is true; what is read is verified all the same.
+    stage.run(0, &["mount", "image.shale", "mnt", "-o", &option("tables")]);
+    assert_eq!(fs::read(stage.path("mnt/link")).unwrap(), text());
+    assert!(fs::read(stage.path("mnt/docs/deep/noise.bin")).is_err());
+    stage.run(0, &["umount", "mnt"]);
+    point.becomes(false);
+    for level in ["frames", "content"] {
+        let option = option(level);
+        let parts = ["noise.bin", "not mounted", "shale check"];
+        stage.fails(1, &["mount", "image.shale", "mnt", "-o", &option], &parts);
+        stage.fails(1, &["mount", "-f", "image.shale", "mnt", "-o", &option], &parts);
+        let several = ["mount", "whole.shale=other", "image.shale=mnt", "-o", &option];
+        stage.fails(1, &several, &["image.shale is not mounted"]);
+    }
+    point.becomes(false);
+    assert_eq!(fs::read_dir(stage.path("other")).unwrap().count(), 0);
+    let fails = |value: &str, parts: &[&str]| {
+        stage.fails(1, &["mount", "image.shale", "mnt", "-o", &option(value)], parts);
+    };
+    fails("off", &["verify=off", "always verified"]);
+    fails("everything", &["verify=everything", "structure, tables, frames and content"]);
+    let hash = "0".repeat(64);
+    fails(&hash, &["expect="]);
+    // One who expects another image is told so before anything is mounted.
+    let both = format!("verify=structure,expect={hash}");
+    stage.fails(1, &["mount", "whole.shale", "mnt", "-o", &both], &["whole.shale"]);
+    point.becomes(false);
 }

@@ -5,7 +5,7 @@ use std::fs;
 use crate::stage::{Stage, noise};
 
 /// A tree of files of text, each unlike the others: data of one kind shares frames.
-fn stage() -> Stage {
+pub fn stage() -> Stage {
     let stage = Stage::without_image();
     fs::remove_dir_all(stage.path("source")).unwrap();
     let noise = noise(1000 * FILES.len());
@@ -18,10 +18,10 @@ fn stage() -> Stage {
     stage
 }
 
-const FILES: [&str; 5] = ["a/one.h", "a/two.c", "b/three.h", "b/two.c", "c/c.c"];
+pub const FILES: [&str; 5] = ["a/one.h", "a/two.c", "b/three.h", "b/two.c", "c/c.c"];
 
 /// The files in the order in which a stored image of the tree has them.
-fn order(stage: &Stage, level: &str, words: &[&str]) -> Vec<&'static str> {
+pub fn order(stage: &Stage, level: &str, words: &[&str]) -> Vec<&'static str> {
     let create = ["create", "source", "-o", "image.shale", "-q", "-f", "-C", "stored", level];
     stage.run(0, &[&create[..], words].concat());
     _ = fs::remove_dir_all(stage.path("out"));

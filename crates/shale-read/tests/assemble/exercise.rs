@@ -26,6 +26,7 @@ pub fn exercise(tree: &Tree) -> Vec<ReadError> {
         note(tree.xattrs(inode).map(drop));
         note(tree.parent(inode).map(drop));
         note(tree.directory_path(inode).map(drop));
+        note(tree.path_of(inode).map(drop));
         note(tree.read(inode, 0, &mut buf).map(drop));
         note(tree.read(inode, 170, &mut buf[..300]).map(drop));
         note(tree.seek_data(inode, 3).map(drop));

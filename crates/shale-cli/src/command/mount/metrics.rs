@@ -12,6 +12,8 @@ use std::time::Duration;
 use anyhow::Context;
 use shale_fuse::{Mounted, StatisticsSource, prometheus};
 
+use super::whole_file::WholeFile;
+
 /// How often the file is written.
 const INTERVAL: Duration = Duration::from_secs(15);
 
@@ -27,13 +29,16 @@ impl Metrics {
     pub fn start(path: &Path, mounts: &[Mounted]) -> anyhow::Result<Self> {
         let sources: Vec<StatisticsSource> =
             mounts.iter().map(Mounted::statistics_source).collect();
-        write(path, &sources).with_context(|| format!("-o metrics={}", path.display()))?;
+        let file = WholeFile::new(path, 0o644).and_then(|file| {
+            write(&file, &sources)?;
+            Ok(file)
+        });
+        let file = file.with_context(|| format!("-o metrics={}", path.display()))?;
         let (end, ended) = channel();
-        let target = path.to_owned();
         let thread = std::thread::Builder::new().name("metrics".into()).spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(INTERVAL) {
                 // A full disk today is no reason to stop for ever.
-                let _ = write(&target, &sources);
+                let _ = write(&file, &sources);
             }
         })?;
         Ok(Self { path: path.to_owned(), end: Some(end), thread: Some(thread) })
@@ -50,10 +55,6 @@ impl Drop for Metrics {
     }
 }
 
-fn write(path: &Path, sources: &[StatisticsSource]) -> std::io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    // Collectors read `*.prom`; this must not look like one of them.
-    name.push(".new");
-    std::fs::write(&name, prometheus(sources))?;
-    std::fs::rename(&name, path)
+fn write(file: &WholeFile, sources: &[StatisticsSource]) -> std::io::Result<()> {
+    file.replace(prometheus(sources).as_bytes())
 }

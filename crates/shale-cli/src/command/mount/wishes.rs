@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use shale::CheckLevel;
 use shale::read::Identity;
 use shale_fuse::Options;
 
+use super::verify;
 use crate::args::{Mount, Offset, ViewChoice};
 use crate::report::{Say, to_stderr};
 use crate::{size, text};
@@ -63,6 +65,10 @@ pub struct Wishes {
     pub view: ViewChoice,
     /// Where counters are written to.
     pub metrics: Option<PathBuf>,
+    /// Where a list of what is read first is written to.
+    pub hot_log: Option<PathBuf>,
+    /// How deep images are checked before they are mounted; not at all without.
+    pub verify: Option<CheckLevel>,
 }
 
 impl Wishes {
@@ -82,6 +88,8 @@ impl Wishes {
             subdir: None,
             view: args.view.unwrap_or(ViewChoice::Fuse),
             metrics: None,
+            hot_log: None,
+            verify: None,
         };
         let options = args.options.iter().flat_map(|o| o.as_bytes().split(|&byte| byte == b','));
         for option in options {
@@ -89,6 +97,9 @@ impl Wishes {
         }
         if let (Some(path), true) = (&wishes.subdir, wishes.places.len() > 1) {
             bail!("subdir={} is for one image; there are several", text::escape(path));
+        }
+        if let (Some(path), true) = (&wishes.hot_log, wishes.places.len() > 1) {
+            bail!("hotlog={} is for one image; there are several", path.display());
         }
         Ok(wishes)
     }
@@ -131,6 +142,15 @@ impl Wishes {
                 let value = raw.context("-o metrics needs a path: metrics=/run/shale.prom")?;
                 self.metrics = Some(std::path::absolute(OsStr::from_bytes(value))?);
             }
+            "hotlog" => {
+                let value = raw.filter(|value| !value.is_empty());
+                let value = value.context("-o hotlog needs a path: hotlog=image.hot")?;
+                self.hot_log = Some(std::path::absolute(OsStr::from_bytes(value))?);
+            }
+            "verify" => {
+                let value = value.context("-o verify needs a level: verify=content")?;
+                self.verify = verify::parse(value).with_context(|| format!("-o {option}"))?;
+            }
             "view" => match value.and_then(ViewChoice::from_name) {
                 Some(view) => self.view = view,
                 None => bail!("-o {option}: a view is one of fuse, kernel, auto"),
@@ -157,8 +177,8 @@ impl Wishes {
             name if name.starts_with("x-") || name.starts_with("comment") => {}
             _ => bail!(
                 "-o {option} is not known; there are allow_other, auto_unmount, dev, suid, noexec, \
-                 uid=, gid=, threads=, cache=, prefetch=, idle=, metrics=, offset=, snapshot=, \
-                 subdir=, view=, expect="
+                 uid=, gid=, threads=, cache=, prefetch=, idle=, metrics=, hotlog=, offset=, \
+                 snapshot=, subdir=, view=, verify=, expect="
             ),
         }
         Ok(())

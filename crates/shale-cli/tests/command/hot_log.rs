@@ -1,0 +1,132 @@
+//! `-o hotlog=`: what is read first from a mount is laid first in the next image.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::mount::Point;
+use crate::order;
+use crate::stage::{ODD_NAME, Stage};
+
+/// Waits until the list is this.
+#[track_caller]
+fn becomes(list: &Path, expected: &[u8]) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while fs::read(list).unwrap_or_default() != expected {
+        assert!(Instant::now() < end, "{:?}", fs::read(list).map(|l| l.escape_ascii().to_string()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Ends the mount and waits until its driver has written all it had to.
+fn end(stage: &Stage, point: &Point<'_>, list: &Path, expected: &[u8]) {
+    stage.run(0, &["umount", "mnt"]);
+    point.becomes(false);
+    becomes(list, expected);
+}
+
+#[test]
+fn what_a_mount_reads_first_is_laid_first_in_the_next_image() {
+    let stage = order::stage();
+    let Some(point) = Point::new(&stage) else { return };
+    // By the order of paths first.
+    assert_eq!(order::order(&stage, "-0", &[]), order::FILES);
+    stage.run(0, &["mount", "image.shale", "mnt", "-o", "hotlog=list"]);
+    for path in ["c/c.c", "a/two.c", "c/c.c", "b/two.c", "a/two.c"] {
+        fs::read(stage.path("mnt").join(path)).unwrap();
+    }
+    // Looking is not reading.
+    fs::metadata(stage.path("mnt/a/one.h")).unwrap();
+    assert_eq!(fs::read_dir(stage.path("mnt/b")).unwrap().count(), 2);
+    let list = stage.path("list");
+    end(&stage, &point, &list, b"c/c.c\na/two.c\nb/two.c\n");
+    let hot = ["c/c.c", "a/two.c", "b/two.c", "a/one.h", "b/three.h"];
+    assert_eq!(order::order(&stage, "-0", &["--hot", "list"]), hot);
+    assert_eq!(order::order(&stage, "-6", &["--hot", "list"]), hot);
+    // Below a directory the paths are still those of the image, and another mount begins anew.
+    stage.run(0, &["mount", "image.shale", "mnt", "-o", "hotlog=list,subdir=b"]);
+    becomes(&list, b"c/c.c\na/two.c\nb/two.c\n");
+    fs::read(stage.path("mnt/three.h")).unwrap();
+    becomes(&list, b"b/three.h\n");
+    stage.run(0, &["umount", "mnt"]);
+    point.becomes(false);
+}
+
+#[test]
+fn a_name_with_a_line_end_is_listed_so_that_it_is_found() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    stage.run(0, &["mount", "image.shale", "mnt", "-o", "hotlog=list"]);
+    fs::read(stage.path("mnt/docs/deep/noise.bin")).unwrap();
+    fs::read(stage.path("mnt").join(OsStr::from_bytes(ODD_NAME))).unwrap();
+    // By its other name it is the same file, which has been read once.
+    fs::read(stage.path("mnt/twin")).unwrap();
+    fs::read(stage.path("mnt/link")).unwrap();
+    let list = [b"docs/deep/noise.bin\0", ODD_NAME, b"\0docs/text.txt\0"].concat();
+    let same = [b"docs/deep/noise.bin\0", ODD_NAME, b"\0twin\0"].concat();
+    stage.run(0, &["umount", "mnt"]);
+    point.becomes(false);
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let found = fs::read(stage.path("list")).unwrap_or_default();
+        if found == list || found == same {
+            break;
+        }
+        assert!(Instant::now() < end, "{}", found.escape_ascii());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let create = stage.run(0, &["create", "source", "-o", "image.shale", "-f", "--hot", "list"]);
+    let text = String::from_utf8_lossy(&create.stderr);
+    assert!(text.contains("3 contents laid first, of 3 paths listed"), "{text}");
+}
+
+#[test]
+fn a_killed_driver_leaves_a_whole_list() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    let words = ["mount", "-f", "image.shale", "mnt", "-o", "hotlog=list"];
+    let mut child = stage.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    point.becomes(true);
+    fs::read(stage.path("mnt/docs/deep/text.md")).unwrap();
+    fs::read(stage.path("mnt/.hidden")).unwrap();
+    becomes(&stage.path("list"), b"docs/deep/text.md\n.hidden\n");
+    fs::read(stage.path("mnt/docs/text.txt")).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The last one may be missing, but not in part.
+    let found = fs::read(stage.path("list")).unwrap();
+    let rest = found.strip_prefix(b"docs/deep/text.md\n.hidden\n").unwrap();
+    assert!(matches!(rest, b"" | b"docs/text.txt\n" | b"twin\n"), "{}", found.escape_ascii());
+}
+
+#[test]
+fn where_no_list_can_be_made_nothing_is_mounted() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    fs::create_dir(stage.path("other")).unwrap();
+    let fails = |option: &str, parts: &[&str]| {
+        stage.fails(1, &["mount", "image.shale", "mnt", "-o", option], parts);
+    };
+    fails("hotlog=", &["hotlog needs a path"]);
+    fails("hotlog=missing/list", &["missing/list", "No such file"]);
+    fails("hotlog=other", &["other", "not a regular file"]);
+    // Root could rename a file over it.
+    fails("hotlog=/dev/null", &["/dev/null", "not a regular file"]);
+    fails("metrics=/dev/null", &["/dev/null", "not a regular file"]);
+    let two = ["mount", "image.shale=mnt", "image.shale=other", "-o", "hotlog=list"];
+    stage.fails(1, &two, &["hotlog", "one image"]);
+    if rustix::process::geteuid().is_root() {
+        fails("hotlog=list,view=kernel", &["kernel view is not possible", "tell files apart"]);
+    }
+    // Nothing was read, so nothing was written; and what was asked for as well as possible is.
+    assert!(!stage.path("list").exists());
+    point.becomes(false);
+    stage.run(0, &["mount", "image.shale", "mnt", "-o", "hotlog=list,view=auto"]);
+    fs::read(stage.path("mnt/.hidden")).unwrap();
+    end(&stage, &point, &stage.path("list"), b".hidden\n");
+    let names = stage.names();
+    assert!(!names.contains(&"list.new".to_owned()), "{names:?}");
+}
