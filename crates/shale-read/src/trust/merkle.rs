@@ -30,7 +30,7 @@ const CACHE_PARTS: u64 = 16;
 /// Verified nodes by level and number.
 type Nodes = HashMap<(usize, u64), Arc<[u8]>>;
 /// Verified leaves with their numbers, the oldest first.
-type Leaves = Vec<(u64, Arc<[u8]>)>;
+type Leaves = Vec<(u64, Arc<Vec<u8>>)>;
 
 /// The identity that a head gives.
 pub fn identity_of(head: &MerkleHead) -> Identity {
@@ -173,35 +173,64 @@ impl ProvenSource {
         }
     }
 
-    fn leaf(&self, leaf: u64) -> io::Result<Arc<[u8]>> {
+    /// A leaf of which a part is asked for; its neighbour's reader often wants the rest.
+    fn leaf(&self, leaf: u64) -> io::Result<Arc<Vec<u8>>> {
         let part = &self.leaves[(leaf % CACHE_PARTS) as usize];
         let cache = || part.lock().unwrap_or_else(|e| e.into_inner());
         if let Some((_, bytes)) = cache().iter().find(|(number, _)| *number == leaf) {
             return Ok(Arc::clone(bytes));
         }
-        let from = leaf * LEAF_LEN;
-        let len = (self.tree.head.covered_len - from).min(LEAF_LEN);
-        let hash = self.tree.leaf_hash(&self.inner, leaf)?;
-        let mut bytes = vec![0; len as usize];
-        let at = self.start + from;
-        let mut read = || -> io::Result<bool> {
-            self.inner.read_at(at, &mut bytes)?;
-            Ok(leaf_hash(&bytes) == hash)
-        };
-        let right = match read() {
-            Ok(true) => true,
-            _ => self.inner.heal(at, len) && read()?,
-        };
-        if !right {
-            return Err(unproven(format!("leaf {leaf}, {len} bytes at offset {at},")));
-        }
-        let bytes: Arc<[u8]> = bytes.into();
+        let mut bytes = vec![0; self.leaf_len(leaf) as usize];
+        self.read_leaf(leaf, &mut bytes)?;
+        self.prove(leaf, &mut bytes)?;
+        let bytes = Arc::new(bytes);
         let mut cache = cache();
         if cache.len() >= LEAF_COUNT_MAX {
             cache.remove(0);
         }
         cache.push((leaf, Arc::clone(&bytes)));
         Ok(bytes)
+    }
+
+    /// Fills `buf` with whole leaves from the leaf `first` on, in one read where all of it can be
+    /// read.
+    fn leaves(&self, first: u64, buf: &mut [u8]) -> io::Result<()> {
+        let is_read = self.inner.read_at(self.start + first * LEAF_LEN, buf).is_ok();
+        for (leaf, bytes) in (first..).zip(buf.chunks_mut(LEAF_LEN as usize)) {
+            if !is_read {
+                self.read_leaf(leaf, bytes)?;
+            }
+            self.prove(leaf, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn leaf_len(&self, leaf: u64) -> u64 {
+        (self.tree.head.covered_len - leaf * LEAF_LEN).min(LEAF_LEN)
+    }
+
+    fn read_leaf(&self, leaf: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let at = self.start + leaf * LEAF_LEN;
+        match self.inner.read_at(at, bytes) {
+            Err(_) if self.inner.heal(at, bytes.len() as u64) => self.inner.read_at(at, bytes),
+            result => result,
+        }
+    }
+
+    /// Compares a leaf that was read with its hash; once more after it was repaired, if it can be.
+    fn prove(&self, leaf: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let hash = self.tree.leaf_hash(&self.inner, leaf)?;
+        if leaf_hash(bytes) == hash {
+            return Ok(());
+        }
+        let (at, len) = (self.start + leaf * LEAF_LEN, bytes.len() as u64);
+        if self.inner.heal(at, len) {
+            self.inner.read_at(at, bytes)?;
+            if leaf_hash(bytes) == hash {
+                return Ok(());
+            }
+        }
+        Err(unproven(format!("leaf {leaf}, {len} bytes at offset {at},")))
     }
 
     /// The part of `offset..end` that the tree covers, in bytes of the image.
@@ -234,10 +263,17 @@ impl Source for ProvenSource {
         let mut rest = &mut buf[first..last];
         let mut at = covered.start;
         while !rest.is_empty() {
-            let bytes = self.leaf(at / LEAF_LEN)?;
-            let from = (at % LEAF_LEN) as usize;
-            let len = rest.len().min(bytes.len() - from);
-            rest[..len].copy_from_slice(&bytes[from..from + len]);
+            let (leaf, from) = (at / LEAF_LEN, (at % LEAF_LEN) as usize);
+            let whole = rest.len() - rest.len() % LEAF_LEN as usize;
+            let len = if from == 0 && whole > 0 {
+                self.leaves(leaf, &mut rest[..whole])?;
+                whole
+            } else {
+                let bytes = self.leaf(leaf)?;
+                let len = rest.len().min(bytes.len() - from);
+                rest[..len].copy_from_slice(&bytes[from..from + len]);
+                len
+            };
             rest = &mut rest[len..];
             at += len as u64;
         }
