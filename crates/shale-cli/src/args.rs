@@ -326,7 +326,8 @@ pub enum ViewChoice {
     Fuse,
     /// Through the kernel's own EROFS, over a virtual image that the driver serves. Root only.
     Kernel,
-    /// The kernel's where it is possible, else FUSE.
+    /// The kernel's where it is possible and faster, which is for many small files, and others may
+    /// see the mount anyway (`-o allow_other`); else FUSE. `-v` says why.
     Auto,
 }
 
@@ -359,9 +360,9 @@ pub struct Mount {
     /// Stay in the foreground until unmounted.
     #[arg(short, long)]
     pub foreground: bool,
-    /// Options, separated by commas: allow_other, auto_unmount, dev, suid, noexec, uid=, gid=,
-    /// threads=, cache=, prefetch=, idle=, metrics=, hotlog=, offset=, snapshot=, subdir=, view=,
-    /// verify=, expect=, and those of mount(8) that change nothing.
+    /// Options, separated by commas: allow_other, auto_unmount, dev, suid, noexec, loop, uid=,
+    /// gid=, threads=, cache=, prefetch=, idle=, metrics=, hotlog=, offset=, snapshot=, subdir=,
+    /// view=, verify=, expect=, and those of mount(8) that change nothing.
     #[arg(short = 'o')]
     pub options: Vec<OsString>,
     /// Threads that answer and decode; 0 is as many as there are processors.

@@ -38,6 +38,9 @@ pub struct Options {
     pub thread_count: usize,
     /// Memory is given back after this long without a request, and again after each such time.
     pub idle_after: Duration,
+    /// The kernel view goes through a loop device, as it has to before Linux 6.12. Nothing else
+    /// does.
+    pub loop_device: bool,
     /// Where lines about failed requests go; standard error by default.
     pub log: LineSink,
     /// Who wants to know what is read. Not in the kernel view, where reads are of a virtual image
@@ -58,6 +61,7 @@ impl Default for Options {
             gid: None,
             thread_count: 0,
             idle_after: Duration::from_secs(30),
+            loop_device: false,
             log: Arc::new(|line| eprintln!("{line}")),
             on_read: None,
         }
@@ -77,6 +81,7 @@ impl fmt::Debug for Options {
             .field("gid", &self.gid)
             .field("thread_count", &self.thread_count)
             .field("idle_after", &self.idle_after)
+            .field("loop_device", &self.loop_device)
             .finish_non_exhaustive()
     }
 }

@@ -4,9 +4,10 @@
 //! number that its first name gave it, so that name lies as many entries from the start as inodes
 //! were numbered before it, and behind that by at most as many as there are further hard links.
 
+use shale_format::InodeKind;
 use shale_format::schema::{directories, entries};
 
-use crate::directory::{Directory, PATH_LEN_MAX, check_name};
+use crate::directory::{PATH_LEN_MAX, check_name};
 use crate::error::{Expected, Place, ReadError, contradiction, value};
 use crate::tree::{ROOT_INODE, Tree};
 
@@ -20,52 +21,60 @@ impl Tree {
     /// A path from the root to an inode, without a leading slash; empty for the root. Of a file
     /// with several names it is one of them, mostly the first in level order.
     ///
-    /// Touches some three pages a name in a tree without hard links. Where there are such, a search
-    /// of about the logarithm of their number comes to it; in the worst case four million entries
-    /// are scanned.
+    /// Costs what [`Tree::name_of`] costs, for each name.
     ///
     /// # Errors
-    /// There is no such inode; no entry was found to lead to it; the way up contradicts itself.
+    /// As [`Tree::name_of`]; the path is longer than a mebibyte.
     pub fn path_of(&self, inode: u64) -> Result<Vec<u8>, ReadError> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut len = 0;
-        // The number of what is being named, and its directory if it is one.
-        let mut at = (inode, None::<Directory>);
-        self.kind_and_payload(inode)?;
-        while at.0 != ROOT_INODE {
-            let (name, parent) =
-                self.name_and_directory(at.0).at(|| format!("a path of inode {}", at.0))?;
-            if let Some(below) = at.1 {
-                // Indexes get smaller on the way up, so the way ends.
-                below.check_parent(parent.index)?;
-            }
+        let mut at = inode;
+        while at != ROOT_INODE {
+            let (name, directory_inode) = self.name_of(at)?;
             len += name.len() + 1;
             if len > PATH_LEN_MAX {
                 let expected = Expected::AtMost(PATH_LEN_MAX as u64);
-                return Err(value("length of the path", len as u64, expected));
+                let error = value("length of the path", len as u64, expected);
+                return Err(error.at(format!("inode {inode}")));
             }
             names.push(name);
-            at = (parent.inode, Some(parent));
+            at = directory_inode;
         }
         names.reverse();
         Ok(names.join(&b'/'))
     }
 
-    /// A name that leads to `inode`, and the directory that it is in.
-    fn name_and_directory(&self, inode: u64) -> Result<(Vec<u8>, Directory), ReadError> {
-        let Some(row) = self.entry_to(inode)? else {
-            return Err(contradiction("no entry was found to lead to it"));
+    /// A name that leads to an inode, and the inode of the directory that it is in. Whoever goes
+    /// on with that comes to the root, whatever the image says. The root itself has no name.
+    ///
+    /// Touches some five pages in a tree without hard links. Where there are such, a search of
+    /// about the logarithm of their number comes to it; in the worst case four million entries
+    /// are scanned.
+    ///
+    /// # Errors
+    /// There is no such inode; no entry was found to lead to it; the way up contradicts itself.
+    pub fn name_of(&self, inode: u64) -> Result<(Vec<u8>, u64), ReadError> {
+        let (kind, payload) = self.kind_and_payload(inode)?;
+        let found = || -> Result<(Vec<u8>, u64), ReadError> {
+            let Some(row) = self.entry_to(inode)? else {
+                return Err(contradiction("no entry was found to lead to it"));
+            };
+            let name = self.entries().table()?.bytes(entries::NAME, row)?;
+            check_name(&name)?;
+            let table = self.directories().table()?;
+            // Of directories that begin at the same entry all but the last are empty.
+            let index = table.search_u64(row)?.unwrap_or(0);
+            let directory = self.directory_at(index, table.u64(directories::INODE, index)?)?;
+            if !directory.entries().contains(&row) {
+                return Err(contradiction("its entry is in no directory"));
+            }
+            if kind == InodeKind::Directory {
+                // Indexes get smaller on the way up, so the way ends.
+                self.directory_at(payload, inode)?.check_parent(index)?;
+            }
+            Ok((name, directory.inode))
         };
-        let name = self.entries().table()?.bytes(entries::NAME, row)?;
-        check_name(&name)?;
-        let table = self.directories().table()?;
-        // Of directories that begin at the same entry all but the last are empty.
-        let index = table.search_u64(row)?.unwrap_or(0);
-        let directory = self.directory_at(index, table.u64(directories::INODE, index)?)?;
-        if !directory.entries().contains(&row) {
-            return Err(contradiction("its entry is in no directory"));
-        }
-        Ok((name, directory))
+        found().at(|| format!("a name of inode {inode}"))
     }
 
     /// The row of an entry that leads to `inode`.

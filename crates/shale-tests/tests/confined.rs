@@ -52,14 +52,20 @@ fn a_driver_of_root_keeps_only_what_it_needs() {
     fs::write(source.join("file"), "some bytes").unwrap();
     let image = folder.path().join("image");
     create(&source, &image, &[]);
-    for view in ["fuse", "auto"] {
+    for view in ["fuse", "kernel"] {
         let point = folder.path().join(view);
         fs::create_dir(&point).unwrap();
         let log = fs::File::create(folder.path().join("log")).unwrap();
         let mut command = shale([OsStr::new("mount"), image.as_os_str(), point.as_os_str()]);
         let options = ["-v", "--view", view, "-o", "threads=3"];
         let command = command.args(options).stdout(Stdio::null()).stderr(log);
-        assert!(command.status().unwrap().success());
+        let status = command.status().unwrap();
+        let said = fs::read_to_string(folder.path().join("log")).unwrap();
+        if !status.success() && said.contains("the kernel view is not possible") {
+            println!("skipped: {said}");
+            continue;
+        }
+        assert!(status.success(), "{said}");
         let mount = Mount::adopt(&point);
         let pid = driver_of(&image);
         assert_eq!(fs::read_to_string(point.join("file")).unwrap(), "some bytes");

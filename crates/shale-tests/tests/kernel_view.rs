@@ -173,6 +173,86 @@ fn both_mounts_end_together_whoever_ends_one() {
 }
 
 #[test]
+fn the_view_that_is_faster_is_taken_and_the_reason_told() {
+    if !able() {
+        return;
+    }
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    for n in 0..100 {
+        let below = source.join(format!("{n}"));
+        std::fs::create_dir_all(&below).unwrap();
+        (0..100).for_each(|m| std::fs::write(below.join(format!("{m}")), "small").unwrap());
+    }
+    let image = folder.path().join("many.shale");
+    create(&source, &image, &["-1"]);
+    let timed = folder.path().join("timed.shale");
+    create(&source, &timed, &["-1", "--keep-times", "atime,ctime"]);
+    let few = folder.path().join("few.shale");
+    create(&source.join("7"), &few, &["-1"]);
+    let point = folder.path().join("mount");
+    for (image, option, view, reason) in [
+        (&image, "allow_other", "view: kernel", ""),
+        (&image, "ro", "view: fuse", "allow_other was not asked for"),
+        (&few, "allow_other", "view: fuse", "quick either way"),
+        // Only the attempt shows that it is not possible.
+        (&timed, "allow_other", "view: fuse", "change times"),
+    ] {
+        std::fs::create_dir_all(&point).unwrap();
+        let log = folder.path().join("log");
+        let mut command = shale(["mount", "-v", "--view", "auto", "-o", option]);
+        command.arg(image).arg(&point).stdout(Stdio::null());
+        let status = command.stderr(std::fs::File::create(&log).unwrap()).status().unwrap();
+        let said = std::fs::read_to_string(&log).unwrap();
+        assert!(status.success(), "{said}");
+        let mount = Mount::adopt(&point);
+        assert!(said.contains(view) && said.contains(reason), "{said}");
+        assert_eq!(reason.is_empty(), !said.contains("not the kernel view"), "{said}");
+        let file = if image == &few { "9" } else { "7/9" };
+        assert_eq!(std::fs::read(point.join(file)).unwrap(), b"small");
+        mount.end();
+        inner_mounts_end(image);
+    }
+}
+
+/// What kernels before 6.12 have to do, on any kernel.
+#[test]
+fn the_kernel_view_through_a_loop_device_is_the_tree_and_ends_like_any_mount() {
+    if !able() {
+        return;
+    }
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    let mut options = Options::for_other_programs(6);
+    options.large_directory = 300;
+    make(&tree(options), &source, 6).unwrap();
+    let expected = Manifest::of(&source).unwrap();
+    let image = folder.path().join("image.shale");
+    create(&source, &image, &[]);
+    let point = folder.path().join("mount");
+    let words = ["-v", "-o", "dev,suid,loop"];
+    let mount = match kernel_view(&image, &point, &words) {
+        Ok(mount) => mount,
+        Err(reason) => return println!("skipped: no loop device here: {reason}"),
+    };
+    let said = std::fs::read_to_string(point.with_extension("log")).unwrap();
+    assert!(said.contains("through a loop device"), "{said}");
+    let table = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = table.lines().find(|line| line.split(' ').nth(1) == point.to_str()).unwrap();
+    assert!(line.starts_with("/dev/loop") && line.contains(" erofs "), "{line}");
+    expected.assert_equals(&Manifest::of(mount.path()).unwrap(), "through a loop device");
+    let stats = expect_code(&mut shale(["stats", point.to_str().unwrap()]), 0);
+    assert!(String::from_utf8_lossy(&stats.stdout).contains("frames_decoded"));
+    // It is known as ours: not mounted over, and unmounted by our own command.
+    let again = ["mount".as_ref(), image.as_os_str(), point.as_os_str()];
+    let refused = expect_code(&mut shale(again), 1);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("already mounted"));
+    mount.end();
+    inner_mounts_end(&image);
+}
+
+#[test]
 fn an_overlay_over_the_kernel_view_takes_changes() {
     if !able() {
         return;

@@ -13,7 +13,9 @@ use shale_tests::random::Random;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 const THREADS: u64 = 4;
 const STEPS: usize = 4000;
@@ -42,33 +44,148 @@ fn many_readers_see_what_one_sees() {
     mount.end();
 }
 
-/// Both views, each for half of the time, asked by processes and compared with the source. An hour
-/// by hand: `STRESS_SECONDS=3600 cargo test -p shale-tests --test stress`.
+/// Both views in turn, each mounted, asked by processes, compared with the source and taken away
+/// under open files, again and again. By hand an hour, and on any tree:
+/// `STRESS_SECONDS=3600 STRESS_TREE=/usr cargo test --release -p shale-tests --test stress`.
 #[test]
 fn processes_that_ask_anything_get_the_answers_of_the_source() {
     if !can_mount() {
         return;
     }
-    let seconds = std::env::var("STRESS_SECONDS").map_or(40, |text| text.parse().unwrap());
+    let seconds: u64 = std::env::var("STRESS_SECONDS").map_or(20, |text| text.parse().unwrap());
     let folder = places::disk();
-    let source = folder.path().join("source");
-    std::fs::create_dir(&source).unwrap();
-    let mut options = Options::for_other_programs(9);
-    options.large_directory = 1500;
-    make(&tree(options), &source, 9).unwrap();
+    let source = match std::env::var_os("STRESS_TREE") {
+        Some(tree) => PathBuf::from(tree),
+        None => {
+            let source = folder.path().join("source");
+            std::fs::create_dir(&source).unwrap();
+            let mut options = Options::for_other_programs(9);
+            options.large_directory = 1500;
+            make(&tree(options), &source, 9).unwrap();
+            source
+        }
+    };
     let image = folder.path().join("image.shale");
     create(&source, &image, &[]);
     let point = folder.path().join("mount");
+    let begun = Instant::now();
+    let cycle = Duration::from_secs((seconds / 4).clamp(1, 60));
+    let mut seed = 100;
+    let mut left: Option<OpenFiles> = None;
+    let views = if kernel_view_works(&image, &point) { &["fuse", "kernel"][..] } else { &["fuse"] };
     // A cache that is far too small, so that everything is evicted and decoded again.
-    for more in [["--view", "fuse"], ["--view", "auto"]] {
-        let words = [more[0], more[1], "-o", "dev,suid,cache=4M,prefetch=1M,idle=1"];
+    for view in views.iter().cycle() {
+        let words = ["--view", view, "-o", "dev,suid,cache=4M,prefetch=1M,idle=1"];
         let mount = Mount::new(&image, &point, &words);
-        let mut stress = std::process::Command::new(env!("CARGO_BIN_EXE_shale-stress"));
-        stress.arg(&source).arg(&point).args([&(seconds / 2).to_string(), "3", "100"]);
-        let output = shale_tests::command::expect_code(&mut stress, 0);
-        print!("{}: {}", more[1], String::from_utf8_lossy(&output.stdout));
-        mount.end();
+        // Of the mount before, which nobody can see any more, while the next one works.
+        if let Some(open) = left.take() {
+            open.compare();
+        }
+        ask_both_ways(&source, &point, cycle, seed, view);
+        seed += 10;
+        left = Some(OpenFiles::of(&source, &point, seed));
+        let lazily = ["umount".as_ref(), "--lazy".as_ref(), point.as_os_str()];
+        shale_tests::command::run(lazily);
+        drop(mount);
+        if begun.elapsed() >= Duration::from_secs(seconds) {
+            break;
+        }
     }
+    left.take().expect("there was a mount").compare();
+    println!("{} mounts in {:.0} s", (seed - 100) / 10, begun.elapsed().as_secs_f64());
+}
+
+/// Whether the kernel can show this image here; says why not.
+fn kernel_view_works(image: &Path, point: &Path) -> bool {
+    std::fs::create_dir_all(point).unwrap();
+    let mut command = shale_tests::command::shale(["mount", "--view", "kernel"]);
+    let log = point.with_extension("log");
+    command.arg(image).arg(point).stderr(File::create(&log).unwrap());
+    if command.status().unwrap().success() {
+        Mount::adopt(point).end();
+        return true;
+    }
+    println!("skipped: {}", std::fs::read_to_string(&log).unwrap());
+    false
+}
+
+/// The tools, each for `time`: processes that ask anything, and one that maps files.
+fn ask_both_ways(source: &Path, point: &Path, time: Duration, seed: u64, view: &str) {
+    let seconds = time.as_secs().to_string();
+    let mut stress = Command::new(env!("CARGO_BIN_EXE_shale-stress"));
+    stress.arg(source).arg(point).args([&seconds, "3", &seed.to_string()]);
+    let mapped = mapped(source, point, time.as_secs(), seed + 5);
+    std::thread::scope(|scope| {
+        for mut command in [stress, mapped] {
+            scope.spawn(move || {
+                let output = shale_tests::command::expect_code(&mut command, 0);
+                print!("{view}: {}", String::from_utf8_lossy(&output.stdout));
+            });
+        }
+    });
+}
+
+/// The tool that maps files and opens them by handle.
+fn mapped(source: &Path, copy: &Path, seconds: u64, seed: u64) -> Command {
+    let mut command = Command::new("python3");
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/mapped.py"));
+    command.arg(source).arg(copy).args([seconds.to_string(), seed.to_string()]);
+    command
+}
+
+/// Files of a mount that stay open while it is taken away, and their originals.
+struct OpenFiles(Vec<(PathBuf, File, File)>);
+
+impl OpenFiles {
+    /// Some files, chosen by chance.
+    fn of(source: &Path, mount: &Path, seed: u64) -> Self {
+        let manifest: Vec<PathBuf> = files_below(source);
+        let mut random = Random::new(seed);
+        let pick = |_| manifest[random.below(manifest.len() as u64) as usize].clone();
+        let pairs = std::iter::repeat_n((), 8).map(pick).map(|path| {
+            let original = File::open(source.join(&path)).unwrap();
+            let copy = File::open(mount.join(&path)).unwrap();
+            (path, original, copy)
+        });
+        Self(pairs.collect())
+    }
+
+    /// That each still reads as its original.
+    fn compare(self) {
+        for (path, original, copy) in self.0 {
+            for step in 0..64 {
+                let (mut expected, mut found) = (vec![0; 100_000], vec![0; 100_000]);
+                let at = step * 100_000;
+                let expected_len = pread(&original, &mut expected, at).unwrap();
+                let found_len = pread(&copy, &mut found, at).unwrap();
+                assert_eq!(found_len, expected_len, "{} at {at}", path.display());
+                assert!(found == expected, "{} at {at}, unmounted", path.display());
+            }
+        }
+    }
+}
+
+/// Regular files below a folder, as paths from it, in a fixed order.
+fn files_below(root: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![PathBuf::new()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root.join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = folder.join(entry.file_name());
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => folders.push(path),
+                // What a path can say; deeper ones are for the tools.
+                kind if kind.is_file() && root.join(&path).as_os_str().len() < 2000 => {
+                    files.push(path);
+                }
+                _ => {}
+            }
+        }
+        folders.retain(|folder| root.join(folder).as_os_str().len() < 2000);
+    }
+    files.sort();
+    files
 }
 
 /// The tool above is worth nothing if it cannot find a difference: one byte, one mode, one name.
@@ -107,6 +224,11 @@ fn a_wrong_answer_is_found() {
         let output = shale_tests::command::expect_code(&mut stress, code);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(code == 0 || said.contains(&format!("seed {number}")), "{said}");
+        if matches!(what, "byte" | "nothing") {
+            let output = shale_tests::command::expect_code(&mut mapped(&source, &copy, 2, 1), code);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(code == 0 || said.contains("file-2"), "{said}");
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod verify; // images checked before they are mounted
 mod whole_file; // a file that is replaced as a whole
 mod wishes; // -o and its long forms
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -126,18 +127,30 @@ fn mount(
     let mounted = match wishes.view {
         ViewChoice::Fuse => shale_fuse::mount(view, dir, &driver)?,
         ViewChoice::Kernel => shale_fuse::mount_kernel_view(view, dir, &driver)?,
-        ViewChoice::Auto => match shale_fuse::mount_kernel_view(Arc::clone(&view), dir, &driver) {
-            Err(MountError::KernelView(reason)) => {
-                say.detail(format!("the kernel view is not possible: {reason}"));
-                shale_fuse::mount(view, dir, &driver)?
-            }
-            other => other?,
-        },
+        ViewChoice::Auto => faster_view(view, dir, &driver, say)?,
     };
     for line in mounted.negotiated().to_string().lines() {
         say.detail(line);
     }
     Ok(mounted)
+}
+
+/// The kernel view where it is expected to be faster and is possible, else FUSE.
+fn faster_view(
+    view: Arc<dyn View>,
+    dir: &Path,
+    options: &shale_fuse::Options,
+    say: &Say,
+) -> Result<Mounted, MountError> {
+    let reason = match shale_fuse::suits_kernel_view(view.totals(), options) {
+        Ok(()) => match shale_fuse::mount_kernel_view(Arc::clone(&view), dir, options) {
+            Err(MountError::KernelView(reason)) => reason,
+            other => return other,
+        },
+        Err(reason) => reason,
+    };
+    say.detail(format!("not the kernel view: {reason}"));
+    shale_fuse::mount(view, dir, options)
 }
 
 fn subtree(tree: Tree, path: &[u8]) -> anyhow::Result<Arc<dyn View>> {

@@ -32,11 +32,14 @@ pub(crate) fn mount(
 ) -> Result<Mounted, MountError> {
     let mount_point = check_mount_point(mount_point)?;
     let place = Place::new()?;
-    let summary = image.summary();
+    let mut summary = image.summary();
     // Owners were decided when the image was laid out; here they would lock out root's own file.
     let inner = Options { uid: None, gid: None, allow_other: false, ..options.clone() };
     let mut mounted = super::mount(Arc::new(image), &place.0, &inner)?;
-    attach(&place.0.join(FILE_NAME), &mount_point, options)?;
+    match attach(&place.0.join(FILE_NAME), &mount_point, options)? {
+        Through::File => {}
+        Through::Loop => summary.push_str(", through a loop device"),
+    }
     let outer = Arc::new(Life {
         identity: table::Identity::of(&mount_point).ok(),
         mount_point,
@@ -77,8 +80,17 @@ pub(crate) fn mount(
     Ok(mounted)
 }
 
+/// What EROFS reads from.
+enum Through {
+    File,
+    Loop,
+}
+
 /// Mounts the EROFS image `file`; by the system call, as mount(8) would put a loop device between.
-fn attach(file: &Path, mount_point: &Path, options: &Options) -> Result<(), MountError> {
+fn attach(file: &Path, mount_point: &Path, options: &Options) -> Result<Through, MountError> {
+    if options.loop_device {
+        return attach_loop(file, mount_point, options).map(|()| Through::Loop);
+    }
     let flag = |wanted: bool, flag| if wanted { flag } else { MountFlags::empty() };
     let flags = MountFlags::RDONLY
         | MountFlags::NOATIME
@@ -87,11 +99,11 @@ fn attach(file: &Path, mount_point: &Path, options: &Options) -> Result<(), Moun
         | flag(options.forbid_exec, MountFlags::NOEXEC);
     let refused = |reason: String| Err(MountError::KernelView(reason));
     match rustix::mount::mount(file, mount_point, "erofs", flags, None) {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(Through::File),
         Err(Errno::PERM | Errno::ACCESS) => refused("it needs the right to mount".into()),
         Err(Errno::NODEV) => refused("this kernel has no erofs".into()),
         // No file-backed mounts before Linux 6.12: through a loop device, which costs a little.
-        Err(Errno::NOTBLK) => attach_loop(file, mount_point, options),
+        Err(Errno::NOTBLK) => attach_loop(file, mount_point, options).map(|()| Through::Loop),
         Err(errno) => refused(format!("the kernel's erofs refuses the image: {errno}")),
     }
 }

@@ -60,9 +60,31 @@ impl Identity {
     }
 }
 
-/// The mounts at `path` itself, the topmost last. `path` must be absolute and without symlinks.
+/// The mounts at `path` itself, the topmost last; the source of a kernel view is its file, also
+/// where a loop device is between. `path` must be absolute and without symlinks.
 pub(crate) fn all(path: &Path) -> io::Result<Vec<MountEntry>> {
-    Ok(stack(&std::fs::read("/proc/self/mountinfo")?, path))
+    let mut found = stack(&std::fs::read("/proc/self/mountinfo")?, path);
+    for entry in &mut found {
+        if let Some(file) = file_behind_loop(entry) {
+            entry.source = file;
+        }
+    }
+    Ok(found)
+}
+
+/// The file that a loop device shows, which is what tells a kernel view through one from any other
+/// EROFS. Not part of the list: the kernel's loop driver says it.
+fn file_behind_loop(entry: &MountEntry) -> Option<OsString> {
+    if entry.file_system != "erofs" || !entry.source.as_bytes().starts_with(b"/dev/loop") {
+        return None;
+    }
+    let (major, minor) = entry.device;
+    let mut file =
+        std::fs::read(format!("/sys/dev/block/{major}:{minor}/loop/backing_file")).ok()?;
+    if file.last() == Some(&b'\n') {
+        file.pop();
+    }
+    Some(OsString::from_vec(file))
 }
 
 /// The topmost mount at `path` itself.

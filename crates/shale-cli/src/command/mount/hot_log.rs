@@ -2,21 +2,22 @@
 //!
 //! Each path comes once, in the order of first reads, from the root of the image. A reader pays a
 //! look into a set of numbers; paths are found and written by a thread of its own, which sleeps
-//! while nothing new is read. The file is always whole and at most about a second behind.
+//! while nothing new is read. The file is always whole, and about a second behind, at most ten
+//! where writing takes long.
 //!
-//! Memory: at most [`FILES_MAX`] numbers and [`BYTES_MAX`] of paths. A list that is full ends
+//! Memory: at most [`FILES_MAX`] numbers, [`BYTES_MAX`] of paths and as much again of those of
+//! directories, and a copy of the list while it is written. A list that is full ends
 //! there: what is read first is in it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use shale::read::Tree;
+use shale::read::{ReadError, Tree};
 use shale_fuse::{LineSink, ReadWatch};
 
 use super::whole_file::WholeFile;
@@ -25,10 +26,15 @@ use super::whole_file::WholeFile;
 const FILES_MAX: usize = 1 << 19;
 /// Bytes of their paths.
 const BYTES_MAX: usize = 32 << 20;
+/// Directories whose paths are remembered; after that many it begins again.
+const KNOWN_MAX: usize = 1 << 12;
+/// Bytes of a path that are put together here.
+const DEEP_LEN: usize = 1 << 16;
 /// How long new paths wait for others before they are written.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Writing takes at most one part in so many of the time.
+/// Writing takes one part in so many of the time, where that does not make them wait too long.
 const WRITING_PART: u32 = 50;
+const INTERVAL_MAX: Duration = Duration::from_secs(10);
 
 /// The list and the thread that writes it; dropping it writes what is left.
 pub struct HotLog {
@@ -43,18 +49,18 @@ impl HotLog {
         // A list of what somebody reads is for him alone.
         let file = WholeFile::new(path, 0o600);
         let file = file.with_context(|| format!("-o hotlog={}", path.display()))?;
-        let (news, seen) = channel();
-        let first_reads = Arc::new(FirstReads {
-            seen: RwLock::default(),
-            is_full: AtomicBool::new(false),
-            files_max: FILES_MAX,
-            news,
-        });
-        let full = Arc::clone(&first_reads);
-        let thread = std::thread::Builder::new().name("hotlog".into()).spawn(move || {
-            let mut writer = Writer { file, tree, log, full, list: List::default(), said: false };
-            writer.run(&seen);
-        })?;
+        let first_reads = Arc::new(FirstReads::new(FILES_MAX));
+        let mut writer = Writer {
+            file,
+            tree,
+            log,
+            first_reads: Arc::clone(&first_reads),
+            list: List::default(),
+            known: HashMap::new(),
+            said: false,
+        };
+        let thread = std::thread::Builder::new().name("hotlog".into());
+        let thread = thread.spawn(move || writer.run())?;
         Ok(Self { first_reads, thread: Some(thread) })
     }
 
@@ -68,24 +74,43 @@ impl HotLog {
 impl Drop for HotLog {
     fn drop(&mut self) {
         self.first_reads.is_full.store(true, Relaxed);
-        let _ = self.first_reads.news.send(None);
+        self.first_reads.news().is_over = true;
+        self.first_reads.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// What was read before.
+/// What was read before, and what of it is not listed yet.
 struct FirstReads {
     seen: RwLock<HashSet<u64>>,
     /// Nothing is taken any more.
     is_full: AtomicBool,
     files_max: usize,
-    /// Inodes in the order of their first reads; `None` at the end.
-    news: Sender<Option<u64>>,
+    news: Mutex<News>,
+    /// There are news again, or no more to come.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct News {
+    /// In the order of their first reads.
+    inodes: Vec<u64>,
+    is_over: bool,
 }
 
 impl FirstReads {
+    fn new(files_max: usize) -> Self {
+        Self {
+            seen: RwLock::default(),
+            is_full: AtomicBool::new(false),
+            files_max,
+            news: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
     fn read(&self, inode: u64) {
         if self.is_full.load(Relaxed)
             || self.seen.read().unwrap_or_else(PoisonError::into_inner).contains(&inode)
@@ -93,13 +118,32 @@ impl FirstReads {
             return;
         }
         let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
-        if seen.insert(inode) {
-            // Under the lock, so that the order is that of the set.
-            let _ = self.news.send(Some(inode));
-            if seen.len() >= self.files_max {
-                self.is_full.store(true, Relaxed);
-            }
+        if !seen.insert(inode) {
+            return;
         }
+        if seen.len() >= self.files_max {
+            self.is_full.store(true, Relaxed);
+        }
+        let mut news = self.news();
+        news.inodes.push(inode);
+        // The writer sleeps on while there is more than one: it comes by itself.
+        if news.inodes.len() == 1 {
+            self.changed.notify_one();
+        }
+    }
+
+    fn news(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for something new, and then for `pause` for more of it. Nothing at the end.
+    fn next(&self, pause: Duration) -> Vec<u64> {
+        let waits = |news: &mut News| news.inodes.is_empty() && !news.is_over;
+        let news = self.changed.wait_while(self.news(), waits);
+        let news = news.unwrap_or_else(PoisonError::into_inner);
+        let more = self.changed.wait_timeout_while(news, pause, |news| !news.is_over);
+        let (mut news, _) = more.unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut news.inodes)
     }
 }
 
@@ -108,46 +152,78 @@ struct Writer {
     file: WholeFile,
     tree: Tree,
     log: LineSink,
-    full: Arc<FirstReads>,
+    first_reads: Arc<FirstReads>,
     list: List,
+    /// Paths of directories, each with a slash behind it, as files lie together.
+    known: HashMap<u64, Vec<u8>>,
     /// A complaint is told once.
     said: bool,
 }
 
 impl Writer {
-    fn run(&mut self, seen: &Receiver<Option<u64>>) {
+    fn run(&mut self) {
         let mut pause = INTERVAL;
-        while let Ok(Some(inode)) = seen.recv() {
-            self.add(inode);
-            let end = Instant::now() + pause;
-            let is_over = loop {
-                match seen.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                    Ok(Some(inode)) => self.add(inode),
-                    Ok(None) | Err(RecvTimeoutError::Disconnected) => break true,
-                    Err(RecvTimeoutError::Timeout) => break false,
-                }
-            };
+        loop {
+            let inodes = self.first_reads.next(pause);
+            if inodes.is_empty() {
+                return;
+            }
+            for inode in inodes {
+                self.add(inode);
+            }
             let start = Instant::now();
             if let Err(error) = self.file.replace(&self.list.bytes()) {
                 // A full disk today is no reason to stop for ever.
                 self.say(&format!("hotlog {}: {error}", self.file.path().display()));
             }
-            if is_over {
-                return;
-            }
-            pause = INTERVAL.max(start.elapsed() * WRITING_PART);
+            pause = (start.elapsed() * WRITING_PART).clamp(INTERVAL, INTERVAL_MAX);
         }
     }
 
     fn add(&mut self, inode: u64) {
-        match self.tree.path_of(inode) {
+        match self.path(inode) {
             Ok(path) if self.list.push(&path, BYTES_MAX) => {}
             Ok(_) => {
-                self.full.is_full.store(true, Relaxed);
+                self.first_reads.is_full.store(true, Relaxed);
                 self.say("hotlog: the list is full; what is read from now on is not in it");
             }
             Err(error) => self.say(&format!("hotlog: {error}")),
         }
+    }
+
+    /// A path of a file, put together from what is known of the directories above it.
+    fn path(&mut self, inode: u64) -> Result<Vec<u8>, ReadError> {
+        let (name, directory) = self.tree.name_of(inode)?;
+        let mut unknown = Vec::new();
+        let mut len = 0;
+        let mut at = directory;
+        let mut path = Vec::new();
+        while at != self.tree.root_inode() {
+            if let Some(known) = self.known.get(&at) {
+                path.extend_from_slice(known);
+                break;
+            }
+            let (name, above) = self.tree.name_of(at)?;
+            len += name.len() + 1;
+            if len > DEEP_LEN {
+                // There it has an end.
+                return self.tree.path_of(inode);
+            }
+            unknown.push((at, name));
+            at = above;
+        }
+        for (directory, name) in unknown.into_iter().rev() {
+            path.extend_from_slice(&name);
+            path.push(b'/');
+            if path.len() < BYTES_MAX / KNOWN_MAX {
+                if self.known.len() >= KNOWN_MAX {
+                    self.known.clear();
+                }
+                self.known.insert(directory, path.clone());
+            }
+        }
+        path.extend_from_slice(&name);
+        Ok(path)
     }
 
     fn say(&mut self, line: &str) {
@@ -205,16 +281,12 @@ mod tests {
         let mut list = List::default();
         assert!(list.push(b"1234", 10) && list.push(b"1234", 10) && !list.push(b"", 10));
         assert_eq!(list.bytes().len(), 10);
-        let (news, seen) = channel();
-        let first_reads = FirstReads {
-            seen: RwLock::default(),
-            is_full: AtomicBool::new(false),
-            files_max: 3,
-            news,
-        };
+        let first_reads = FirstReads::new(3);
         for inode in [7, 5, 7, 5, 6, 9, 8] {
             first_reads.read(inode);
         }
-        assert_eq!(seen.try_iter().collect::<Vec<_>>(), [Some(7), Some(5), Some(6)]);
+        assert_eq!(first_reads.next(Duration::ZERO), [7, 5, 6]);
+        first_reads.news().is_over = true;
+        assert!(first_reads.next(Duration::MAX).is_empty());
     }
 }

@@ -17,7 +17,7 @@ use crate::report::{Say, to_stderr};
 use crate::{size, text};
 
 /// What fstab(5) and mount(8) say of every file system, and what changes nothing here.
-const WITHOUT_EFFECT: [&str; 17] = [
+const WITHOUT_EFFECT: [&str; 16] = [
     "",
     "defaults",
     "ro",
@@ -32,7 +32,6 @@ const WITHOUT_EFFECT: [&str; 17] = [
     "relatime",
     "nodiratime",
     "async",
-    "loop",
     "nolazytime",
     "norelatime",
 ];
@@ -129,6 +128,7 @@ impl Wishes {
             "nosuid" => self.driver.allow_setuid = false,
             "noexec" => self.driver.forbid_exec = true,
             "exec" => self.driver.forbid_exec = false,
+            "loop" => self.driver.loop_device = true,
             "uid" => self.driver.uid = Some(number(value)?),
             "gid" => self.driver.gid = Some(number(value)?),
             "threads" => self.driver.thread_count = number(value)? as usize,
@@ -176,7 +176,7 @@ impl Wishes {
             name if WITHOUT_EFFECT.contains(&name) => {}
             name if name.starts_with("x-") || name.starts_with("comment") => {}
             _ => bail!(
-                "-o {option} is not known; there are allow_other, auto_unmount, dev, suid, noexec, \
+                "-o {option} is not known; there are allow_other, auto_unmount, dev, suid, noexec, loop, \
                  uid=, gid=, threads=, cache=, prefetch=, idle=, metrics=, hotlog=, offset=, \
                  snapshot=, subdir=, view=, verify=, expect="
             ),
