@@ -231,6 +231,15 @@ fn an_image_can_be_checked_before_it_is_mounted() {
     fails("everything", &["verify=everything", "structure, tables, frames and content"]);
     let hash = "0".repeat(64);
     fails(&hash, &["expect="]);
+    // What parity can repair is read all the same, but it is not whole.
+    stage.run(0, &["create", "source", "-o", "image.shale", "-q", "-f", "--parity", "5%"]);
+    stage.damage_frame();
+    fails("frames", &["noise.bin", "parity restores it", "not mounted"]);
+    stage.run(0, &["mount", "image.shale", "mnt"]);
+    let noise = fs::read(stage.path("mnt/docs/deep/noise.bin")).unwrap();
+    assert!(noise == fs::read(stage.path("source/docs/deep/noise.bin")).unwrap());
+    stage.run(0, &["umount", "mnt"]);
+    point.becomes(false);
     // One who expects another image is told so before anything is mounted.
     let both = format!("verify=structure,expect={hash}");
     stage.fails(1, &["mount", "whole.shale", "mnt", "-o", &both], &["whole.shale"]);

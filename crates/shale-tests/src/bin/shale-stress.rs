@@ -31,7 +31,8 @@ fn main() -> ExitCode {
             return Ok(());
         }
         let start = |n: u64| {
-            let mut command = Command::new(std::env::current_exe()?);
+            // Not by its path: a build may put another program there in the meantime.
+            let mut command = Command::new("/proc/self/exe");
             command.args([source, copy, &seconds.to_string(), "1", &(seed + n).to_string()]);
             command.spawn()
         };
