@@ -6,8 +6,8 @@
 //! request it happened in, which fails with EIO, not the mount.
 
 use crate::log::Log;
-use crate::options::{Options, ReadWatch};
-use crate::statistics::{LAYOUT_XATTR, STATISTICS_XATTR, Statistics};
+use crate::options::{Flush, Options, ReadWatch};
+use crate::statistics::{FLUSH_XATTR, LAYOUT_XATTR, STATISTICS_XATTR, Statistics};
 use crate::view::{Attributes, MODE_DIRECTORY, ROOT, Seek, Totals, View, ViewError, XattrUse};
 use rustix::io::Errno;
 use std::fmt;
@@ -29,6 +29,7 @@ pub(crate) struct Driver {
     pub(crate) statistics: Statistics,
     log: Log,
     on_read: Option<ReadWatch>,
+    on_flush: Option<Flush>,
 }
 
 /// One line of a listing. `next_offset` is where the kernel goes on after it.
@@ -48,6 +49,7 @@ impl Driver {
             statistics: Statistics::new(),
             log: Log::new(Arc::clone(&options.log)),
             on_read: options.on_read.clone(),
+            on_flush: options.on_flush.clone(),
             view,
         }
     }
@@ -161,6 +163,12 @@ impl Driver {
     pub(crate) fn xattr(&self, inode: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
         if inode == ROOT && name == STATISTICS_XATTR.as_bytes() {
             return Ok(self.statistics.snapshot(self.view.counters()).to_json().into_bytes());
+        }
+        if let (true, Some(on_flush)) =
+            (inode == ROOT && name == FLUSH_XATTR.as_bytes(), &self.on_flush)
+        {
+            on_flush();
+            return Ok(Vec::new());
         }
         let found = self.answer(format_args!("read an extended attribute of"), inode, || {
             if name == LAYOUT_XATTR.as_bytes() {

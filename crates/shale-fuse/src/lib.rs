@@ -42,7 +42,7 @@ pub use confine::confine;
 pub use error::MountError;
 pub use kernel_view::{mount_kernel_view, suits_kernel_view};
 pub use mount::{Mounted, StatisticsSource, Unmounter, mount};
-pub use options::{LineSink, Options, ReadWatch};
+pub use options::{Flush, LineSink, Options, ReadWatch};
 pub use prometheus::prometheus;
 pub use statistics::{Snapshot as StatisticsSnapshot, read_statistics};
 pub use subtree::Subtree;

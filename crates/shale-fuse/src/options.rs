@@ -12,6 +12,9 @@ pub type LineSink = Arc<dyn Fn(&str) + Send + Sync>;
 /// it must not block and must not read from the mount.
 pub type ReadWatch = Arc<dyn Fn(u64) + Send + Sync>;
 
+/// Is asked to finish what was begun about reads so far, within a second or so.
+pub type Flush = Arc<dyn Fn() + Send + Sync>;
+
 /// Options of a mount. The default is what is safe for any user: read-only, no devices, no
 /// setuid programs, visible to the mounting user alone.
 #[derive(Clone)]
@@ -46,6 +49,8 @@ pub struct Options {
     /// Who wants to know what is read. Not in the kernel view, where reads are of a virtual image
     /// and go ahead from one file into the next.
     pub on_read: Option<ReadWatch>,
+    /// Called before [`umount`](crate::umount()) takes the mount away.
+    pub on_flush: Option<Flush>,
 }
 
 impl Default for Options {
@@ -64,6 +69,7 @@ impl Default for Options {
             loop_device: false,
             log: Arc::new(|line| eprintln!("{line}")),
             on_read: None,
+            on_flush: None,
         }
     }
 }

@@ -11,6 +11,9 @@ use std::time::Instant;
 
 /// The extended attribute of the root directory under which a mount shows its statistics.
 pub const STATISTICS_XATTR: &str = "user.shale.stats";
+/// Asking for this attribute of the root directory, which is empty, has the driver finish what it
+/// writes about reads.
+pub(crate) const FLUSH_XATTR: &str = "user.shale.flush";
 /// The extended attribute of a file that tells where its bytes lie.
 pub const LAYOUT_XATTR: &str = "user.shale.layout";
 

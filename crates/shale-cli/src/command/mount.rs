@@ -110,10 +110,11 @@ fn mount(
         expect: wishes.expect,
     };
     let tree = open::tree(&image, read, say)?;
-    let mut on_read = None;
+    let (mut on_read, mut on_flush) = (None, None);
     if let Some(path) = &wishes.hot_log {
         let log = HotLog::start(path, tree.clone(), Arc::clone(&wishes.driver.log))?;
-        on_read = Some(hot_log.insert(log).watch());
+        (on_read, on_flush) = (Some(log.watch()), Some(log.flush()));
+        *hot_log = Some(log);
     }
     let view = match &wishes.subdir {
         None => Arc::new(tree) as Arc<dyn View>,
@@ -122,6 +123,7 @@ fn mount(
     let driver = shale_fuse::Options {
         source_name: image.image.into_os_string(),
         on_read,
+        on_flush,
         ..wishes.driver.clone()
     };
     let mounted = match wishes.view {

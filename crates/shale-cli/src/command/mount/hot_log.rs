@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use shale::read::{ReadError, Tree};
-use shale_fuse::{LineSink, ReadWatch};
+use shale_fuse::{Flush, LineSink, ReadWatch};
 
 use super::whole_file::WholeFile;
 
@@ -69,6 +69,12 @@ impl HotLog {
         let first_reads = Arc::clone(&self.first_reads);
         Arc::new(move |inode| first_reads.read(inode))
     }
+
+    /// What has the list written now.
+    pub fn flush(&self) -> Flush {
+        let first_reads = Arc::clone(&self.first_reads);
+        Arc::new(move || first_reads.flush())
+    }
 }
 
 impl Drop for HotLog {
@@ -89,14 +95,20 @@ struct FirstReads {
     is_full: AtomicBool,
     files_max: usize,
     news: Mutex<News>,
-    /// There are news again, or no more to come.
+    /// There are news again, or they are wanted now, or no more will come.
     changed: Condvar,
+    /// All news are written.
+    written: Condvar,
 }
 
 #[derive(Default)]
 struct News {
     /// In the order of their first reads.
     inodes: Vec<u64>,
+    /// The writer has some of them that are not written yet.
+    is_writing: bool,
+    /// They are not to wait for others.
+    is_wanted: bool,
     is_over: bool,
 }
 
@@ -108,6 +120,7 @@ impl FirstReads {
             files_max,
             news: Mutex::default(),
             changed: Condvar::new(),
+            written: Condvar::new(),
         }
     }
 
@@ -132,6 +145,25 @@ impl FirstReads {
         }
     }
 
+    /// What [`next`](Self::next) gave last is written.
+    fn done(&self) {
+        let mut news = self.news();
+        news.is_writing = false;
+        if news.inodes.is_empty() {
+            news.is_wanted = false;
+            self.written.notify_all();
+        }
+    }
+
+    /// Waits until all is written that was read up to now, but not for long.
+    fn flush(&self) {
+        let mut news = self.news();
+        news.is_wanted = !news.inodes.is_empty();
+        self.changed.notify_all();
+        let waits = |news: &mut News| news.is_writing || !news.inodes.is_empty();
+        let _ = self.written.wait_timeout_while(news, INTERVAL, waits);
+    }
+
     fn news(&self) -> MutexGuard<'_, News> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,8 +173,10 @@ impl FirstReads {
         let waits = |news: &mut News| news.inodes.is_empty() && !news.is_over;
         let news = self.changed.wait_while(self.news(), waits);
         let news = news.unwrap_or_else(PoisonError::into_inner);
-        let more = self.changed.wait_timeout_while(news, pause, |news| !news.is_over);
+        let more =
+            self.changed.wait_timeout_while(news, pause, |news| !news.is_over && !news.is_wanted);
         let (mut news, _) = more.unwrap_or_else(PoisonError::into_inner);
+        news.is_writing = true;
         std::mem::take(&mut news.inodes)
     }
 }
@@ -176,6 +210,7 @@ impl Writer {
                 // A full disk today is no reason to stop for ever.
                 self.say(&format!("hotlog {}: {error}", self.file.path().display()));
             }
+            self.first_reads.done();
             pause = (start.elapsed() * WRITING_PART).clamp(INTERVAL, INTERVAL_MAX);
         }
     }
