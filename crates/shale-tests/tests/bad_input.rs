@@ -143,6 +143,71 @@ fn a_full_disk_leaves_no_file() {
     says(&mut command, FAILED, &["No space left"]);
 }
 
+/// A manifest of entries that need temporary files where memory is short: names without order,
+/// inodes with two names, or attributes that differ.
+fn large_manifest(what: &str) -> String {
+    let mut lines = String::from("d 755 0 0 0 - .\n");
+    for number in 0..60_000u64 {
+        let name = scrambled(number);
+        let line = match what {
+            "names" => format!("f 644 0 0 0 0 {name}{name}\n"),
+            "links" => format!("f#{number} 644 0 0 0 0 {number}\nf#{number} 644 0 0 0 0 {name}\n"),
+            _ => format!("f 644 0 0 0 0 {number}\nx user.sum {name}{name}\n"),
+        };
+        lines += &line;
+    }
+    lines
+}
+
+/// What looks like chance, in 32 characters.
+fn scrambled(number: u64) -> String {
+    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    format!("{:016x}{:016x}", next(), next())
+}
+
+#[test]
+fn a_full_disk_of_names_leaves_no_file() {
+    let folder = places::disk();
+    let small = folder.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=512k", "none"]).arg(&small);
+    if !mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        println!("skipped: a small disk needs the right to mount");
+        return;
+    }
+    let mut ends = Vec::new();
+    for what in ["names", "links", "attributes", "output"] {
+        let manifest = folder.path().join(what);
+        fs::write(&manifest, large_manifest(what)).unwrap();
+        let is_output = what == "output";
+        let image = if is_output { &small } else { folder.path() }.join("out.shale");
+        let mut command =
+            shale(["create", "-1", "--threads", "1", "--memory", "44M", "--manifest"]);
+        command.arg(&manifest).arg("-o").arg(&image);
+        command.arg("--temp-dir").arg(if is_output { folder.path() } else { &small });
+        let output = command.output().unwrap();
+        let left = fs::read_dir(&small).unwrap().count();
+        fs::remove_file(manifest).unwrap();
+        ends.push((what, is_output, output, left, image.exists()));
+    }
+    assert!(Command::new("umount").arg(&small).status().unwrap().success());
+    for (what, is_output, output, left, exists) in ends {
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(FAILED), "{what}: {text}");
+        assert!(text.contains("No space left"), "{what}: {text}");
+        assert_eq!(text.contains("temporary file"), !is_output, "{what}: {text}");
+        assert!(left == 0 && !exists, "{what}: a partial file stays behind");
+    }
+    only(folder.path(), &["small"]);
+}
+
 #[test]
 fn an_image_never_contains_itself() {
     let folder = places::disk();

@@ -66,6 +66,46 @@ fn a_build_stays_within_its_memory() {
     }
 }
 
+/// A manifest of inodes with two names each, the second ones in another order, and of files that
+/// have an extended attribute nobody else has.
+fn links_and_attributes(inodes: u64, attributes: u64) -> String {
+    use std::fmt::Write;
+    let mut lines = String::from("d 755 0 0 0 - .\n");
+    for folder in ["a", "b", "c"] {
+        writeln!(lines, "d 755 0 0 0 - {folder}").unwrap();
+    }
+    for inode in 0..inodes {
+        writeln!(lines, "f#{inode} 644 0 0 {inode} 0 a/{inode}").unwrap();
+    }
+    for turn in 0..inodes {
+        let inode = turn * 99_991 % inodes;
+        writeln!(lines, "f#{inode} 644 0 0 {inode} 0 b/{inode}").unwrap();
+    }
+    for file in 0..attributes {
+        writeln!(lines, "f 644 0 0 0 0 c/{file}\nx user.sum {:0100}", file * file).unwrap();
+    }
+    lines
+}
+
+#[test]
+fn hard_links_and_attributes_stay_within_memory_however_many() {
+    let folder = places::disk();
+    let manifest = folder.path().join("manifest");
+    fs::write(&manifest, links_and_attributes(300_000, 100_000)).unwrap();
+    let build = |name: &str, memory: &str, more: &[&str]| {
+        let image = folder.path().join(name);
+        let (manifest, image) = (manifest.to_str().unwrap(), image.to_str().unwrap());
+        let words = ["create", "--manifest", manifest, "-o", image, "-q", "-1", "--memory", memory];
+        (peak_kib(&[&words[..], more].concat()), fs::read(image).unwrap())
+    };
+    // In memory they would take 250 bytes an inode and as much a set: 100 MB.
+    let (peak, little) = build("little", "48M", &["--threads", "2", "--no-verify"]);
+    assert!(peak <= 48 << 10, "{peak} KiB of 48 MiB");
+    // Read back and compared, which counts names again.
+    let (_, much) = build("much", "1G", &[]);
+    assert!(little == much, "memory changes the image");
+}
+
 #[test]
 fn too_little_memory_is_said_at_once() {
     let folder = places::disk();

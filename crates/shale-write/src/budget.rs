@@ -9,10 +9,11 @@
 //! - the rest: plain frames that wait for their references, before they go to a temporary file.
 //!
 //! - a quarter of what is left, at most: names and attributes, packed, before they go to a
-//!   temporary file.
+//!   temporary file;
+//! - an eighth of what is left, at most: inodes with several names and sets of extended attributes.
 //!
 //! Not in it, because it grows with the tree and cannot be refused: about 50 bytes a content (see
-//! [`crate::dedupe`]), 250 an inode with several names (see [`crate::tree`]), 100 bytes a frame.
+//! [`crate::dedupe`]), 100 bytes a frame.
 //!
 //! Threads and memory never change the image: they decide when and where, not what.
 
@@ -44,6 +45,10 @@ pub(crate) const READ_AHEAD_BYTES: u64 = 16 << 20;
 const FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// Names and attributes in memory; ten million entries fit.
 const TREE_BYTES_MAX: u64 = 64 << 20;
+/// Inodes with several names and sets of extended attributes in memory: the least, which is among
+/// the fixed bytes, and the most. A hundred thousand such inodes fit.
+const INTERNED_BYTES_MIN: u64 = 1 << 20;
+const INTERNED_BYTES_MAX: u64 = 32 << 20;
 /// More threads than any machine has.
 const THREADS_MAX: usize = 1024;
 /// Smallest and largest frame that can be asked for.
@@ -61,6 +66,8 @@ pub(crate) struct Plan {
     pub(crate) segment_window_len: u32,
     /// Bytes of packed names and attributes kept in memory before they go to a temporary file.
     pub(crate) tree_bytes_max: u64,
+    /// Bytes of inodes with several names and of sets of attributes kept in memory.
+    pub(crate) interned_bytes_max: u64,
     pub(crate) order: Order,
     /// Contents wait on the shelf until all are known.
     pub(crate) shelves: bool,
@@ -106,6 +113,7 @@ impl Plan {
             references,
             segment_window_len: options.segment_window_len.unwrap_or(level.segment_window_len),
             tree_bytes_max: 0,
+            interned_bytes_max: 0,
             order,
             shelves: order != Order::Source || !options.first.is_empty(),
             shelf_bytes_max: 0,
@@ -147,7 +155,9 @@ impl Plan {
         }
         let free = given - fixed - self.threads as u64 * thread_bytes;
         self.tree_bytes_max = (free / 4).min(TREE_BYTES_MAX);
-        let free = free - self.tree_bytes_max;
+        let interned = (free / 8).min(INTERNED_BYTES_MAX);
+        let free = free - self.tree_bytes_max - interned;
+        self.interned_bytes_max = interned.max(INTERNED_BYTES_MIN);
         // Where references are chosen, frames take off when the fingerprints are gone.
         let waits = if self.references.is_some() { SKETCH_BYTES } else { free / 2 };
         self.flight_bytes_max = waits.min(FLIGHT_BYTES_MAX).max(2 * frame_len);

@@ -76,6 +76,8 @@ type SmallResult = (Result<SmallContent, ReadFailure>, Option<Box<dyn OpenConten
 const UNTOLD_MAX: u64 = 1024;
 /// Most files read ahead of their turn.
 const PENDING_COUNT_MAX: usize = 512;
+/// Most further names of files read ahead of their turn.
+const NAMES_WAITING_MAX: usize = 4096;
 
 impl<'env, 'o> Intake<'env, 'o> {
     pub(crate) fn new(
@@ -108,9 +110,19 @@ impl<'env, 'o> Intake<'env, 'o> {
         source: &mut dyn Source,
     ) -> Result<(), WriteError> {
         self.problems.append(&mut source.take_problems());
-        while let Some(entry) = source.next_entry()? {
+        let mut next = source.next_entry()?;
+        while let Some(entry) = &next {
             self.env.options.check_cancel()?;
-            self.take(pool, entry)?;
+            // Most of a large forest is whole with that, and moved no further.
+            match self.tree.add(pool, entry)? {
+                Ok(Added::Whole) => self.whole(pool)?,
+                added => {
+                    if let Some(entry) = next.take() {
+                        self.take(pool, entry, added)?;
+                    }
+                }
+            }
+            next = source.next_entry()?;
         }
         self.problems.append(&mut source.take_problems());
         while !self.pending.is_empty() {
@@ -162,15 +174,29 @@ impl<'env, 'o> Intake<'env, 'o> {
         !self.env.options.skip_unreadable && !self.problems.is_empty()
     }
 
-    fn take(&mut self, pool: &mut Pool<'env>, entry: SourceEntry) -> Result<(), WriteError> {
-        let inode = match self.tree.add(pool, &entry)? {
-            Ok(Added::Whole) => {
-                self.untold += 1;
-                if self.untold == UNTOLD_MAX {
-                    self.env.progress.read(std::mem::take(&mut self.untold), 0);
-                }
-                return Ok(());
+    /// Counts an entry that needs nothing more.
+    fn whole(&mut self, pool: &mut Pool<'env>) -> Result<(), WriteError> {
+        self.untold += 1;
+        if self.untold == UNTOLD_MAX {
+            self.env.progress.read(std::mem::take(&mut self.untold), 0);
+        }
+        if self.tree.names_waiting() > NAMES_WAITING_MAX {
+            while !self.pending.is_empty() {
+                self.settle_oldest(pool)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Sees to the content of an entry that the tree took in, or notes why it did not.
+    fn take(
+        &mut self,
+        pool: &mut Pool<'env>,
+        entry: SourceEntry,
+        added: Result<Added, ProblemKind>,
+    ) -> Result<(), WriteError> {
+        let inode = match added {
+            Ok(Added::Whole) => return self.whole(pool),
             Ok(Added::NeedsContent(inode)) => inode,
             Err(kind) => {
                 self.problems.push(Problem { path: entry.path, kind });
@@ -183,8 +209,7 @@ impl<'env, 'o> Intake<'env, 'o> {
         let work = match content {
             Content::None => {
                 let kind = ProblemKind::Unreadable("its content is missing".to_owned());
-                self.leave_out(inode, path, kind);
-                return Ok(());
+                return self.leave_out(inode, path, kind);
             }
             Content::File(file) if self.is_doomed() => {
                 Work::Probe(pool.submit(Urgency::Urgent, &env.leave, move |_| probe(&*file)))
@@ -201,8 +226,7 @@ impl<'env, 'o> Intake<'env, 'o> {
                 match read_sequence(&mut *reader, metadata.len, &holes) {
                     Ok(bytes) => small_work(pool, env, metadata, bytes, holes),
                     Err(error) => {
-                        self.leave_out(inode, path, problem_kind(&error));
-                        return Ok(());
+                        return self.leave_out(inode, path, problem_kind(&error));
                     }
                 }
             }
@@ -275,17 +299,23 @@ impl<'env, 'o> Intake<'env, 'o> {
                 self.tree.set_content(pool, inode, &metadata, content_id, digest)?;
                 self.env.progress.read(1, 0);
             }
-            Err(kind) => self.leave_out(inode, path, kind),
+            Err(kind) => self.leave_out(inode, path, kind)?,
         }
         Ok(())
     }
 
     /// Names every entry that leads to an inode that is left out, not only the first.
-    fn leave_out(&mut self, inode: InodeSlot, path: Vec<u8>, kind: ProblemKind) {
-        for path in self.tree.leave_out(inode, &kind) {
+    fn leave_out(
+        &mut self,
+        inode: InodeSlot,
+        path: Vec<u8>,
+        kind: ProblemKind,
+    ) -> Result<(), WriteError> {
+        for path in self.tree.leave_out(inode, &kind)? {
             self.problems.push(Problem { path, kind: kind.clone() });
         }
         self.problems.push(Problem { path, kind });
+        Ok(())
     }
 
     /// Puts a content that is in memory into the stream, unless it is there.

@@ -107,7 +107,7 @@ impl ManifestSource {
     fn peek(&mut self) -> Result<Option<(usize, usize)>, WriteError> {
         let mut searched = self.at;
         loop {
-            let found = self.buffer[searched..self.end].iter().position(|&byte| byte == b'\n');
+            let found = memchr::memchr(b'\n', &self.buffer[searched..self.end]);
             if let Some(found) = found {
                 return Ok(Some((self.at, searched + found)));
             }
@@ -141,7 +141,7 @@ impl ManifestSource {
     }
 
     /// The attributes on the lines that follow.
-    fn xattrs(&mut self) -> Result<Arc<[Xattr]>, WriteError> {
+    fn xattrs(&mut self) -> Result<Vec<Xattr>, WriteError> {
         let mut xattrs: Vec<Xattr> = Vec::new();
         loop {
             // The next line is looked at only as far as it takes.
@@ -159,7 +159,7 @@ impl ManifestSource {
             }
             xattrs.push(Xattr { name, value });
         }
-        Ok(if xattrs.is_empty() { Arc::clone(&self.no_xattrs) } else { xattrs.into() })
+        Ok(xattrs)
     }
 
     /// An entry without its extended attributes.
@@ -255,7 +255,10 @@ impl Source for ManifestSource {
                 self.gaps.push((self.entry_count, self.line_number));
             }
             let mut entry = self.entry(detail, link, path)?;
-            entry.xattrs = self.xattrs()?;
+            let xattrs = self.xattrs()?;
+            if !xattrs.is_empty() {
+                entry.xattrs = xattrs.into();
+            }
             return Ok(Some(entry));
         }
         Ok(None)

@@ -4,14 +4,12 @@
 //! entry is met. So numbers depend on names alone. [`walk`] reads a sealed tree in this order, one
 //! depth after the other, and holds a block of each run of two depths at a time.
 
-use std::sync::Arc;
-
 use crate::WriteError;
 use crate::dedupe::Contents;
 use crate::digest::TreeDigest;
-use crate::source::{Repeat, Xattr};
+use crate::source::Repeat;
 use crate::tree::{
-    Depth, Link, Merge, NONE, Parents, Record, Sealed, Store, add_entry, name_of, note,
+    Depth, Links, Merge, NONE, Parents, Record, Sealed, Store, XattrSets, add_entry, name_of, note,
 };
 
 /// An entry as it passes.
@@ -40,7 +38,7 @@ pub(crate) trait Visit {
 
     /// An entry that does not stay: another with its path, from a later place in the source or a
     /// directory, does.
-    fn replaced(&mut self, entry: &Entry<'_>, by: u64);
+    fn replaced(&mut self, entry: &Entry<'_>, by: u64) -> Result<(), WriteError>;
 }
 
 /// Reads a tree in level order.
@@ -116,7 +114,7 @@ impl Here<'_> {
             while let Some((key, record, target)) = self.others.head()
                 && key == self.key
             {
-                visit.replaced(&Entry { key, record, target }, sequence);
+                visit.replaced(&Entry { key, record, target }, sequence)?;
                 self.others.advance(store)?;
             }
         }
@@ -132,8 +130,8 @@ fn is_in(key: &[u8], directory: &[u8]) -> bool {
 /// Takes back what was counted for entries that do not stay.
 pub(crate) struct Replaced<'a> {
     pub(crate) contents: &'a Contents,
-    pub(crate) xattr_sets: &'a [Arc<[Xattr]>],
-    pub(crate) links: &'a mut [Link],
+    pub(crate) xattr_sets: &'a mut XattrSets,
+    pub(crate) links: &'a mut Links,
     pub(crate) digest: &'a mut TreeDigest,
     pub(crate) repeats: &'a mut Vec<Repeat>,
     pub(crate) parents: Parents,
@@ -141,23 +139,21 @@ pub(crate) struct Replaced<'a> {
 
 impl Replaced<'_> {
     /// Takes one back.
-    pub(crate) fn take_back(&mut self, entry: &Entry<'_>, by: u64) {
+    pub(crate) fn take_back(&mut self, entry: &Entry<'_>, by: u64) -> Result<(), WriteError> {
         let Entry { key, record, target } = *entry;
         let parent = self.parents.of(key);
         let content = usize::try_from(record.payload).ok();
         let digests = self.contents.digests();
         let content = content.and_then(|id| digests.get(id)).unwrap_or(&digests[0]);
-        let xattrs = self.xattr_sets.get(record.attributes.xattrs as usize);
-        let xattrs = xattrs.map_or(&[][..], |set| set);
+        let xattrs = self.xattr_sets.get(record.attributes.xattrs)?;
         let mut digest = TreeDigest::default();
-        add_entry(&mut digest, &parent, key, record, target, content, xattrs);
+        add_entry(&mut digest, &parent, key, record, target, content, &xattrs);
         self.digest.remove(&digest);
-        if record.link != NONE
-            && let Some(link) = self.links.get_mut(record.link as usize)
-        {
-            link.group.remove_path(&parent.child(name_of(key)));
+        if record.link != NONE {
+            self.links.remove_path(record.link, &parent.child(name_of(key)))?;
         }
         note(self.repeats, key, (record.sequence, by));
+        Ok(())
     }
 }
 
@@ -170,8 +166,8 @@ impl Visit for Replaced<'_> {
         Ok(())
     }
 
-    fn replaced(&mut self, entry: &Entry<'_>, by: u64) {
-        self.take_back(entry, by);
+    fn replaced(&mut self, entry: &Entry<'_>, by: u64) -> Result<(), WriteError> {
+        self.take_back(entry, by)
     }
 }
 
@@ -183,7 +179,7 @@ pub(crate) fn count_links(sealed: &mut Sealed, contents: &Contents) -> Result<bo
     }
     let mut replaced = Replaced {
         contents,
-        xattr_sets: &sealed.xattr_sets,
+        xattr_sets: &mut sealed.xattr_sets,
         links: &mut sealed.links,
         digest: &mut sealed.digest,
         repeats: &mut sealed.repeats,

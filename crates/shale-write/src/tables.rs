@@ -14,7 +14,7 @@ use crate::flow::Env;
 use crate::number::{Entry, Replaced, Visit, count_links, walk};
 use crate::pages::{Pages, TableId};
 use crate::report::Report;
-use crate::tree::{NONE, Parents, Queue, Record, Sealed, Store, add_entry, inode_record};
+use crate::tree::{Parents, Queue, Record, Sealed, Store, add_entry, inode_record};
 
 /// Everything the tables say.
 pub(crate) struct Tables<'a, 'env> {
@@ -34,19 +34,22 @@ impl<'env> Tables<'_, 'env> {
         report: &mut Report,
     ) -> Result<Root, WriteError> {
         let mut snapshot = Snapshot::default();
-        let xattr_order = self.tree(sealed, pages, &mut snapshot, report)?;
+        self.tree(sealed, pages, &mut snapshot, report)?;
+        let sets = &mut sealed.xattr_sets;
         snapshot.xattr_sets = table(pages, report, &schema::xattr_sets::SCHEMA, |pages, id| {
             let mut first = 0;
-            for &set in &xattr_order {
-                let count = sealed.xattrs(set).len() as u64;
+            for place in 0..sets.numbered() {
+                let count = sets.at(place)?.len() as u64;
                 pages.u64s(id, [first, count])?;
                 first += count;
             }
             Ok(())
         })?;
         snapshot.xattr_items = table(pages, report, &schema::xattr_items::SCHEMA, |pages, id| {
-            for xattr in xattr_order.iter().flat_map(|&set| sealed.xattrs(set)) {
-                pages.row(id, &[Value::Bytes(&xattr.name), Value::Bytes(&xattr.value)])?;
+            for place in 0..sets.numbered() {
+                for xattr in sets.at(place)?.iter() {
+                    pages.row(id, &[Value::Bytes(&xattr.name), Value::Bytes(&xattr.value)])?;
+                }
             }
             Ok(())
         })?;
@@ -79,15 +82,15 @@ impl<'env> Tables<'_, 'env> {
         Ok(root)
     }
 
-    /// Writes the tables of names and inodes. Returns the sets of attributes in the order in which
-    /// inodes name them.
+    /// Writes the tables of names and inodes. Sets of attributes get their numbers in the order in
+    /// which inodes name them.
     fn tree(
         &self,
         sealed: &mut Sealed,
         pages: &mut Pages<'_, 'env, '_>,
         snapshot: &mut Snapshot,
         report: &mut Report,
-    ) -> Result<Vec<u32>, WriteError> {
+    ) -> Result<(), WriteError> {
         self.env.progress.found(sealed.digest.entry_count, 0);
         let links_counted = count_links(sealed, self.contents)?;
         let root = sealed.root;
@@ -105,12 +108,9 @@ impl<'env> Tables<'_, 'env> {
             directory_index: 0,
             entry_count: 0,
             symlink_count: 0,
-            link_numbers: vec![0; sealed.links.len()],
-            xattr_numbers: vec![0; sealed.xattr_sets.len()],
-            xattr_order: Vec::new(),
             replaced: Replaced {
                 contents: self.contents,
-                xattr_sets: &sealed.xattr_sets,
+                xattr_sets: &mut sealed.xattr_sets,
                 links: &mut sealed.links,
                 digest: &mut sealed.digest,
                 repeats: &mut sealed.repeats,
@@ -127,7 +127,6 @@ impl<'env> Tables<'_, 'env> {
         rows.pages.u64s(rows.directories, [rows.entry_count, 0, 0])?;
         let ids = [rows.inodes, rows.directories, rows.entries, rows.symlinks];
         let (told, entry_count) = (rows.told, rows.entry_count);
-        let xattr_order = std::mem::take(&mut rows.xattr_order);
         drop(rows);
         self.env.progress.read(entry_count - told, 0);
         let roots = [
@@ -145,24 +144,19 @@ impl<'env> Tables<'_, 'env> {
         counts.total = entry_count;
         // Every entry and the root leads to an inode; what is too many are further names.
         counts.hard_links = counts.total + 1 - counts.inodes;
-        report.tree_digest = self.digest(sealed, &root);
-        report.spool_bytes = report.spool_bytes.max(sealed.store.file_len());
-        Ok(xattr_order)
+        report.tree_digest = self.digest(sealed, &root)?;
+        report.spool_bytes = report.spool_bytes.max(sealed.file_len());
+        Ok(())
     }
 
     /// Digest of the whole tree.
-    fn digest(&self, sealed: &Sealed, root: &Record) -> TreeDigest {
+    fn digest(&self, sealed: &mut Sealed, root: &Record) -> Result<TreeDigest, WriteError> {
         let mut digest = sealed.digest;
-        let xattrs = match root.attributes.xattrs {
-            NONE => &[][..],
-            set => sealed.xattrs(set),
-        };
+        let xattrs = sealed.xattr_sets.get(root.attributes.xattrs)?;
         let none = &self.contents.digests()[0];
-        add_entry(&mut digest, &PathDigest::ROOT, b"", root, &[], none, xattrs);
-        for link in &sealed.links {
-            digest.add_links(&link.group);
-        }
-        digest
+        add_entry(&mut digest, &PathDigest::ROOT, b"", root, &[], none, &xattrs);
+        sealed.links.add_to(&mut digest)?;
+        Ok(digest)
     }
 }
 
@@ -183,10 +177,6 @@ struct Rows<'r, 'p, 'env, 'o> {
     directory_index: u64,
     entry_count: u64,
     symlink_count: u64,
-    /// Inode by link slot; 0: none yet.
-    link_numbers: Vec<u64>,
-    xattr_numbers: Vec<u64>,
-    xattr_order: Vec<u32>,
     replaced: Replaced<'r>,
     links_counted: bool,
     /// Entries that progress was told of.
@@ -199,16 +189,7 @@ const STEP: u64 = 16_384;
 impl Rows<'_, '_, '_, '_> {
     /// Adds an inode and returns its number.
     fn inode(&mut self, record: &Record, links: u64, payload: u64) -> Result<u64, WriteError> {
-        let xattr_set = match self.xattr_numbers.get_mut(record.attributes.xattrs as usize) {
-            None => 0,
-            Some(number) => {
-                if *number == 0 {
-                    self.xattr_order.push(record.attributes.xattrs);
-                    *number = self.xattr_order.len() as u64;
-                }
-                *number
-            }
-        };
+        let xattr_set = self.replaced.xattr_sets.number(record.attributes.xattrs)?;
         let row = InodeRecord { link_count: links, xattr_set, payload, ..inode_record(record) };
         self.pages.row(self.inodes, &row.row())?;
         self.report.entries.inodes += 1;
@@ -218,13 +199,10 @@ impl Rows<'_, '_, '_, '_> {
     /// The inode of an entry that is no directory.
     fn leaf(&mut self, entry: &Entry<'_>) -> Result<u64, WriteError> {
         let record = entry.record;
-        if let Some(&number) = self.link_numbers.get(record.link as usize)
-            && number > 0
-        {
+        let (link_count, number) = self.replaced.links.names_and_number(record.link)?;
+        if number > 0 {
             return Ok(number);
         }
-        let link = self.replaced.links.get(record.link as usize);
-        let link_count = link.map_or(1, |link| link.group.name_count);
         let payload = match record.kind() {
             InodeKind::Symlink => {
                 self.pages.row(self.symlinks, &[Value::Bytes(entry.target)])?;
@@ -238,9 +216,7 @@ impl Rows<'_, '_, '_, '_> {
             _ => record.payload,
         };
         let number = self.inode(record, link_count, payload)?;
-        if let Some(slot) = self.link_numbers.get_mut(record.link as usize) {
-            *slot = number;
-        }
+        self.replaced.links.set_number(record.link, number)?;
         Ok(number)
     }
 }
@@ -282,10 +258,11 @@ impl Visit for Rows<'_, '_, '_, '_> {
         self.pages.row(self.entries, &[Value::U64(number), Value::Bytes(entry.name())])
     }
 
-    fn replaced(&mut self, entry: &Entry<'_>, by: u64) {
-        if !self.links_counted {
-            self.replaced.take_back(entry, by);
+    fn replaced(&mut self, entry: &Entry<'_>, by: u64) -> Result<(), WriteError> {
+        if self.links_counted {
+            return Ok(());
         }
+        self.replaced.take_back(entry, by)
     }
 }
 

@@ -7,19 +7,22 @@
 //! each other. [`Tree::seal`] makes up the directories that were only mentioned, and what comes of
 //! it is read in level order by [`crate::number`].
 //!
-//! A path that comes twice keeps what came last, but a directory stays a directory. In memory
-//! stay: a file whose content is still being read, an inode that may have further names (about 250
-//! bytes), each distinct set of attributes once.
+//! A path that comes twice keeps what came last, but a directory stays a directory. Inodes that may
+//! have further names and distinct sets of attributes lie in memory up to the budget, too, and then
+//! in temporary files (see [`links`] and [`sets`]). In memory stay files whose content is still
+//! being read.
 
 mod record; // an entry in temporary storage
 mod store; // blocks, in memory or a file
+mod paged; // records changed in any order, in memory or a file
+mod links; // inodes that may have several names
+mod sets; // distinct sets of extended attributes
 mod batch; // some thousand entries, sorted and packed
 mod runs; // sorted runs, and many read as one
 mod queue; // numbers on their way from one depth to the next
 mod seal; // directories that were only mentioned
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use shale_format::limits::{
     LINK_TARGET_LEN_MAX, NAME_LEN_MAX, XATTR_NAME_LEN_MAX, XATTR_VALUE_LEN_MAX,
@@ -28,20 +31,23 @@ use shale_format::root::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale_format::{InodeKind, Timestamp};
 
 use crate::compress::Bench;
-use crate::digest::{ContentDigest, LinkGroup, TreeDigest, content_digest};
+use crate::digest::{ContentDigest, TreeDigest, content_digest};
 use crate::flow::Env;
 use crate::pool::{Pool, Ticket, Urgency};
-use crate::source::{LinkId, Metadata, Repeat, SourceEntry, Xattr};
+use crate::source::{Metadata, Repeat, SourceEntry, Xattr};
 use crate::{ProblemKind, WriteError};
 
 use batch::{Batch, EmptyContent, PackedBatch};
 pub(crate) use batch::{Parents, add_entry, inode_record};
+pub(crate) use links::Links;
+use links::{Link, LinkState};
 pub(crate) use queue::Queue;
 use record::Attributes;
 pub(crate) use record::{NONE, Record, name_of};
 pub(crate) use runs::Merge;
 use runs::Runs;
 pub(crate) use seal::{Depth, Sealed, note};
+pub(crate) use sets::XattrSets;
 pub(crate) use store::Store;
 
 /// A file whose content is being read.
@@ -59,11 +65,11 @@ pub(crate) struct Tree<'env> {
     buffered_bytes: usize,
     packing: VecDeque<Packing>,
     pending: HashMap<InodeSlot, Pending>,
+    /// Further names of those.
+    names_waiting: usize,
     slot_next: InodeSlot,
-    links: HashMap<LinkId, u32>,
-    link_states: Vec<Link>,
-    xattr_sets: Vec<Arc<[Xattr]>>,
-    xattr_index: HashMap<Arc<[Xattr]>, u32>,
+    links: Links,
+    xattr_sets: XattrSets,
     /// Path of the parent of the entry before.
     last_parent: Vec<u8>,
     /// The key at hand and its depth.
@@ -105,22 +111,6 @@ struct Pending {
     names: Vec<(u64, Vec<u8>)>,
 }
 
-/// An inode that may have several names.
-pub(crate) struct Link {
-    state: LinkState,
-    record: Record,
-    target: Box<[u8]>,
-    content: Option<ContentDigest>,
-    /// Its names.
-    pub(crate) group: LinkGroup,
-}
-
-enum LinkState {
-    Ready,
-    Pending(InodeSlot),
-    LeftOut(ProblemKind),
-}
-
 /// What [`Tree::add`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Added {
@@ -130,9 +120,12 @@ pub(crate) enum Added {
     NeedsContent(InodeSlot),
 }
 
-/// Entries of a batch, at first and at most.
+/// Entries of a batch, at first and at most; where memory is short, a quarter of what packed ones
+/// may have, as several are on their way.
 const BATCH_LEN: usize = 4096;
 const BATCH_LEN_MAX: usize = 65_536;
+/// Bytes of an entry in a batch, about.
+const ENTRY_BYTES: u64 = 192;
 /// Runs that show that a source has no order.
 const RUNS_FEW: usize = 4;
 /// Most batches on their way.
@@ -154,6 +147,7 @@ impl Default for Stream {
 impl<'env> Tree<'env> {
     /// A tree with an implied root.
     pub(crate) fn new(env: &'env Env<'env>) -> Self {
+        let temp_dir = env.options.temp_dir.as_deref();
         Self {
             env,
             store: Store::new(env.plan.tree_bytes_max, env.options.temp_dir.clone()),
@@ -163,11 +157,10 @@ impl<'env> Tree<'env> {
             buffered_bytes: 0,
             packing: VecDeque::new(),
             pending: HashMap::new(),
+            names_waiting: 0,
             slot_next: 0,
-            links: HashMap::new(),
-            link_states: Vec::new(),
-            xattr_sets: Vec::new(),
-            xattr_index: HashMap::new(),
+            links: Links::new(env.plan.interned_bytes_max / 3 * 2, temp_dir),
+            xattr_sets: XattrSets::new(env.plan.interned_bytes_max / 3, temp_dir),
             last_parent: Vec::new(),
             key: Vec::new(),
             depth: 0,
@@ -208,17 +201,26 @@ impl<'env> Tree<'env> {
             self.push(pool, Part::Directories, &record, &[], None)?;
             return Ok(Ok(Added::Whole));
         }
-        let known = entry.link.and_then(|link| self.links.get(&link).copied());
-        if let Some(slot) = known
-            && self.link_states[slot as usize].record.kind() == kind
+        let mut known = None;
+        if let Some(id) = entry.link
+            && let Some(slot) = self.links.find(id)?
         {
-            return self.add_name(pool, entry, slot);
+            let link = self.links.get(slot)?;
+            if link.record.kind() == kind {
+                return self.add_name(pool, entry, &link);
+            }
+            known = Some(slot);
         }
         let mut record = self.record(entry)?;
         let needs_content = kind == InodeKind::File && entry.metadata.len > 0;
         let inode = self.slot_next;
-        if let Some(link) = entry.link {
-            record.link = self.push_link(link, &record, entry, needs_content.then_some(inode))?;
+        if let Some(id) = entry.link {
+            let state = match needs_content {
+                true => LinkState::Pending(inode),
+                false => LinkState::Ready,
+            };
+            record.link =
+                self.links.push(id, known, &state, &record, &entry.target, &entry.path)?;
         }
         if needs_content {
             self.slot_next += 1;
@@ -236,21 +238,22 @@ impl<'env> Tree<'env> {
         &mut self,
         pool: &mut Pool<'env>,
         entry: &SourceEntry,
-        slot: u32,
+        link: &Link,
     ) -> Result<Result<Added, ProblemKind>, WriteError> {
-        let link = &self.link_states[slot as usize];
         match &link.state {
             LinkState::LeftOut(kind) => return Ok(Err(kind.clone())),
             LinkState::Pending(inode) => {
                 if let Some(pending) = self.pending.get_mut(inode) {
                     pending.names.push((self.sequence, entry.path.clone()));
+                    self.names_waiting += 1;
                 }
             }
             LinkState::Ready => {
                 let record = Record { sequence: self.sequence, ..link.record };
-                let (target, content) = (link.target.clone(), link.content);
+                let mut target = Vec::new();
+                self.links.target(record.link, &mut target)?;
                 self.take_key(&entry.path);
-                self.push(pool, Part::Others, &record, &target, content.as_ref())?;
+                self.push(pool, Part::Others, &record, &target, link.content.as_ref())?;
             }
         }
         Ok(Ok(Added::Whole))
@@ -268,14 +271,14 @@ impl<'env> Tree<'env> {
         let Some(Pending { record, names }) = self.pending.remove(&inode) else {
             return Ok(());
         };
+        self.names_waiting -= names.len() - 1;
         let xattrs = record.attributes.xattrs;
         let attributes = attributes(metadata, self.env.options.times_kept, xattrs);
         let record = Record { payload: content_id, attributes, ..record };
         let content = (content_id != 0).then_some(digest);
-        if let Some(link) = self.link_states.get_mut(record.link as usize) {
-            link.state = LinkState::Ready;
-            link.record = record;
-            link.content = content.copied();
+        if record.link != NONE {
+            let link = Link { state: LinkState::Ready, record, content: content.copied() };
+            self.links.set(record.link, &link)?;
         }
         for (sequence, path) in names {
             self.take_key(&path);
@@ -284,15 +287,26 @@ impl<'env> Tree<'env> {
         Ok(())
     }
 
+    /// Further names of files whose content is being read; they stay in memory till then.
+    pub(crate) fn names_waiting(&self) -> usize {
+        self.names_waiting
+    }
+
     /// Leaves an inode out, with all its names. Returns those that it has beyond the first.
-    pub(crate) fn leave_out(&mut self, inode: InodeSlot, kind: &ProblemKind) -> Vec<Vec<u8>> {
+    pub(crate) fn leave_out(
+        &mut self,
+        inode: InodeSlot,
+        kind: &ProblemKind,
+    ) -> Result<Vec<Vec<u8>>, WriteError> {
         let Some(Pending { record, names }) = self.pending.remove(&inode) else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
-        if let Some(link) = self.link_states.get_mut(record.link as usize) {
-            link.state = LinkState::LeftOut(kind.clone());
+        self.names_waiting -= names.len() - 1;
+        if record.link != NONE {
+            let state = LinkState::LeftOut(kind.clone());
+            self.links.set(record.link, &Link { state, record, content: None })?;
         }
-        names.into_iter().skip(1).map(|(_, path)| path).collect()
+        Ok(names.into_iter().skip(1).map(|(_, path)| path).collect())
     }
 
     /// Everything that was taken in, ready to be read in level order. Every content must have been
@@ -307,7 +321,7 @@ impl<'env> Tree<'env> {
             bench: self.bench,
             root: self.root,
             depths: Vec::new(),
-            links: self.link_states,
+            links: self.links,
             xattr_sets: self.xattr_sets,
             digest: self.digest,
             repeats: self.repeats,
@@ -319,58 +333,13 @@ impl<'env> Tree<'env> {
     }
 
     fn record(&mut self, entry: &SourceEntry) -> Result<Record, WriteError> {
-        let xattrs = self.intern(&entry.xattrs)?;
+        let xattrs = self.xattr_sets.intern(&entry.xattrs)?;
         let payload = match entry.metadata.kind {
             InodeKind::BlockDevice | InodeKind::CharDevice => entry.metadata.device,
             _ => 0,
         };
         let attributes = attributes(&entry.metadata, self.env.options.times_kept, xattrs);
         Ok(Record { sequence: self.sequence, payload, link: NONE, attributes })
-    }
-
-    fn push_link(
-        &mut self,
-        id: LinkId,
-        record: &Record,
-        entry: &SourceEntry,
-        pending: Option<InodeSlot>,
-    ) -> Result<u32, WriteError> {
-        let slot = slot(self.link_states.len(), "inodes with several names", &entry.path)?;
-        self.links.insert(id, slot);
-        self.link_states.push(Link {
-            state: pending.map_or(LinkState::Ready, LinkState::Pending),
-            record: Record { link: slot, ..*record },
-            target: entry.target.as_slice().into(),
-            content: None,
-            group: LinkGroup::default(),
-        });
-        Ok(slot)
-    }
-
-    fn intern(&mut self, xattrs: &Arc<[Xattr]>) -> Result<u32, WriteError> {
-        if xattrs.is_empty() {
-            return Ok(NONE);
-        }
-        if let Some(&set) = self.xattr_index.get(xattrs) {
-            return Ok(set);
-        }
-        let sorted: Arc<[Xattr]> = if xattrs.is_sorted_by(|a, b| a.name < b.name) {
-            Arc::clone(xattrs)
-        } else {
-            let mut sorted = xattrs.to_vec();
-            // Of two with one name the last stays.
-            sorted.reverse();
-            sorted.sort_by(|a, b| a.name.cmp(&b.name));
-            sorted.dedup_by(|a, b| a.name == b.name);
-            sorted.into()
-        };
-        if let Some(&set) = self.xattr_index.get(&sorted) {
-            return Ok(set);
-        }
-        let set = slot(self.xattr_sets.len(), "sets of extended attributes", b"")?;
-        self.xattr_sets.push(Arc::clone(&sorted));
-        self.xattr_index.insert(sorted, set);
-        Ok(set)
     }
 
     /// Notes that there is a directory at `path`.
@@ -418,9 +387,12 @@ impl<'env> Tree<'env> {
             self.depths.resize_with(depth, Streams::default);
         }
         let stream = &mut self.depths[depth - 1].0[part as usize];
-        let xattrs = self.xattr_sets.get(record.attributes.xattrs as usize);
+        let xattrs = match record.attributes.xattrs {
+            NONE => None,
+            set => Some(self.xattr_sets.get(set)?),
+        };
         let before = stream.batch.memory_len();
-        stream.batch.push(&self.key, record, target, content, xattrs);
+        stream.batch.push(&self.key, record, target, content, xattrs.as_ref());
         self.buffered_bytes += stream.batch.memory_len() - before;
         if part == Part::Directories {
             stream.last_key.clear();
@@ -471,7 +443,7 @@ impl<'env> Tree<'env> {
         let mut batch = pool.wait(&ticket)?;
         self.digest.merge(&batch.digest);
         for (slot, path) in batch.links.drain(..) {
-            self.link_states[slot as usize].group.add_path(&path);
+            self.links.add_path(slot, &path)?;
         }
         for repeat in batch.repeats.drain(..) {
             let key = repeat.path.as_slice();
@@ -480,7 +452,9 @@ impl<'env> Tree<'env> {
         let stream = &mut self.depths[depth - 1].0[part as usize];
         let is_new = stream.runs.append(batch, &mut self.store, &mut self.bench)?;
         if is_new && stream.runs.count() > RUNS_FEW {
-            stream.batch_len_max = (stream.batch_len_max * 2).min(BATCH_LEN_MAX);
+            let most = self.env.plan.tree_bytes_max / (4 * ENTRY_BYTES);
+            let most = (most as usize).clamp(BATCH_LEN, BATCH_LEN_MAX);
+            stream.batch_len_max = (stream.batch_len_max * 2).min(most);
         }
         Ok(())
     }

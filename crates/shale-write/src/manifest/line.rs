@@ -145,7 +145,7 @@ fn take_path(field: &[u8], path: &mut Vec<u8>) -> Result<(), String> {
     if field == b"." {
         return Ok(());
     }
-    if field.contains(&b'\\') {
+    if memchr::memchr(b'\\', field).is_some() {
         path.extend_from_slice(&plain(field)?);
     } else {
         path.extend_from_slice(field);
@@ -159,16 +159,22 @@ fn check_path(path: &[u8]) -> Result<(), String> {
         let len = path.len();
         return Err(format!("expected a path of at most {PATH_LEN_MAX} bytes, found {len}"));
     }
+    if path.is_empty() {
+        return Err("expected a path, found none".to_owned());
+    }
+    if memchr::memchr(0, path).is_some() {
+        return Err("expected a path without NUL, found one".to_owned());
+    }
     let mut name_start = 0;
-    for at in 0..=path.len() {
-        if at < path.len() && path[at] != b'/' {
-            if path[at] == 0 {
-                return Err("expected a path without NUL, found one".to_owned());
-            }
-            continue;
+    let slashes = memchr::memchr_iter(b'/', path);
+    for end in slashes.chain([path.len()]) {
+        let name = &path[name_start..end];
+        name_start = end + 1;
+        if name.len() > NAME_LEN_MAX {
+            let len = name.len();
+            return Err(format!("expected names of at most {NAME_LEN_MAX} bytes, found {len}"));
         }
-        match &path[name_start..at] {
-            b"" if path.is_empty() => return Err("expected a path, found none".to_owned()),
+        match name {
             b"" => {
                 return Err(format!(
                     "expected a path below the root without empty names, found {}",
@@ -179,11 +185,7 @@ fn check_path(path: &[u8]) -> Result<(), String> {
                 let path = show(path);
                 return Err(format!("expected a path without `.` and `..`, found {path}"));
             }
-            name if name.len() > NAME_LEN_MAX => {
-                let len = name.len();
-                return Err(format!("expected names of at most {NAME_LEN_MAX} bytes, found {len}"));
-            }
-            _ => name_start = at + 1,
+            _ => {}
         }
     }
     Ok(())

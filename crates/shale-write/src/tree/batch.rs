@@ -19,6 +19,8 @@ pub(crate) struct Batch {
     strings: Vec<u8>,
     /// What records stand for, where it is not in them: needed for the digest.
     xattrs: HashMap<u32, Arc<[Xattr]>>,
+    /// Bytes of those, about.
+    xattrs_len: usize,
     contents: Vec<ContentDigest>,
     /// Keys ascend so far.
     is_sorted: bool,
@@ -69,7 +71,11 @@ impl Batch {
             self.contents.len() as u32 - 1
         });
         if let Some(xattrs) = xattrs {
-            self.xattrs.entry(record.attributes.xattrs).or_insert_with(|| Arc::clone(xattrs));
+            self.xattrs.entry(record.attributes.xattrs).or_insert_with(|| {
+                let len = |xattr: &Xattr| size_of::<Xattr>() + xattr.name.len() + xattr.value.len();
+                self.xattrs_len += 64 + xattrs.iter().map(len).sum::<usize>();
+                Arc::clone(xattrs)
+            });
         }
         self.items.push(Item {
             key_start: self.strings.len() as u32,
@@ -89,7 +95,10 @@ impl Batch {
 
     /// Bytes it holds, about.
     pub(crate) fn memory_len(&self) -> usize {
-        self.items.len() * size_of::<Item>() + self.strings.len()
+        self.items.len() * size_of::<Item>()
+            + self.strings.len()
+            + self.xattrs_len
+            + self.contents.len() * size_of::<ContentDigest>()
     }
 
     fn key(&self, item: &Item) -> &[u8] {

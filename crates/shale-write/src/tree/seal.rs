@@ -5,17 +5,15 @@
 //! mention, and the parents of the directories found one deeper are read as one and written again
 //! as one run. Only directories are written twice, files never.
 
-use std::sync::Arc;
-
 use super::batch::{Parents, add_entry};
 use super::record::{NONE, Record, parent_of, path_of};
 use super::runs::{BlockWriter, Merge, Runs};
 use super::store::{Block, Store};
-use super::{Link, implied_directory};
+use super::{Links, XattrSets, implied_directory};
 use crate::WriteError;
 use crate::compress::Bench;
 use crate::digest::{TreeDigest, content_digest};
-use crate::source::{Missing, Repeat, Review, Xattr};
+use crate::source::{Missing, Repeat, Review};
 
 /// Repeats and missing directories that are kept: enough to tell people.
 const NOTED_MAX: usize = 4096;
@@ -35,8 +33,8 @@ pub(crate) struct Sealed {
     pub(crate) root: Record,
     /// By depth; the first is what is in the root.
     pub(crate) depths: Vec<Depth>,
-    pub(crate) links: Vec<Link>,
-    pub(crate) xattr_sets: Vec<Arc<[Xattr]>>,
+    pub(crate) links: Links,
+    pub(crate) xattr_sets: XattrSets,
     /// Of all entries but the root, without links.
     pub(crate) digest: TreeDigest,
     /// Paths that came twice, as far as they were noticed.
@@ -60,9 +58,9 @@ impl Sealed {
         Review { repeats: &self.repeats, missing: &self.missing }
     }
 
-    /// A set of attributes, by name.
-    pub(crate) fn xattrs(&self, set: u32) -> &[Xattr] {
-        self.xattr_sets.get(set as usize).map_or(&[][..], |set| set)
+    /// Bytes of all temporary files.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.store.file_len() + self.links.file_len() + self.xattr_sets.file_len()
     }
 
     /// Fills `depths`.
@@ -89,10 +87,9 @@ impl Sealed {
                         let sequences = (again.sequence, record.sequence);
                         note(&mut self.repeats, &key, sequences);
                         let mut digest = TreeDigest::default();
-                        let xattrs = self.xattr_sets.get(again.attributes.xattrs as usize);
-                        let xattrs = xattrs.map_or(&[][..], |set| set);
+                        let xattrs = self.xattr_sets.get(again.attributes.xattrs)?;
                         let parent = parents.of(&key);
-                        add_entry(&mut digest, &parent, &key, again, &[], &empty, xattrs);
+                        add_entry(&mut digest, &parent, &key, again, &[], &empty, &xattrs);
                         self.digest.remove(&digest);
                     }
                     merge.advance(&mut self.store)?;

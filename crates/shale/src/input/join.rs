@@ -70,7 +70,9 @@ impl Source for Joined {
     fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
         loop {
             let Some(part) = self.parts.get_mut(self.index) else { return Ok(None) };
-            if let Some(mut entry) = part.source.next_entry()? {
+            // Looked at where it is: an entry is hundreds of bytes, and there may be a billion.
+            let mut next = part.source.next_entry();
+            if let Ok(Some(entry)) = &mut next {
                 if !part.prefix.is_empty() {
                     entry.path = join(&part.prefix, &entry.path);
                 }
@@ -78,8 +80,9 @@ impl Source for Joined {
                     // No device of a system has such a number.
                     link.device = u64::MAX - self.index as u64;
                 }
-                return Ok(Some(entry));
+                return next;
             }
+            next?;
             self.note_problems();
             self.index += 1;
         }
