@@ -397,6 +397,9 @@ pub struct Umount {
     /// Let those who have files open there go on.
     #[arg(short, long)]
     pub lazy: bool,
+    /// Unmount nothing, only have the driver write what it has to.
+    #[arg(long, hide = true)]
+    pub flush: bool,
 }
 
 /// `shale ls`.

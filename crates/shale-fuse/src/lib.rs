@@ -47,5 +47,5 @@ pub use prometheus::prometheus;
 pub use statistics::{Snapshot as StatisticsSnapshot, read_statistics};
 pub use subtree::Subtree;
 pub use transport::Negotiated;
-pub use unmount::umount;
+pub use unmount::{flush, umount};
 pub use view::{View, ViewError};

@@ -49,7 +49,7 @@ pub struct Options {
     /// Who wants to know what is read. Not in the kernel view, where reads are of a virtual image
     /// and go ahead from one file into the next.
     pub on_read: Option<ReadWatch>,
-    /// Called before [`umount`](crate::umount()) takes the mount away.
+    /// Called when [`flush`](crate::flush()) asks, as `shale umount` does before the mount goes.
     pub on_flush: Option<Flush>,
 }
 

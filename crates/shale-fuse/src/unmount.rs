@@ -9,9 +9,19 @@ use std::time::{Duration, Instant};
 /// How long a mount that is in use is tried again: a process that just ended, or was just started
 /// and has not yet closed what it inherited, holds it for a moment.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a driver may take to finish what it writes.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Has the driver of the mount at `path` finish what it writes about reads
+/// ([`Options::on_flush`](crate::Options::on_flush)), so that it is there when the mount is gone.
+///
+/// Waits for the driver, which may be stuck: call it in a process that can be killed. Nothing
+/// happens where there is no such mount or nothing to finish.
+pub fn flush(path: &Path) {
+    let entry = table::resolve(path).and_then(|path| table::find(&path)).ok().flatten();
+    if entry.is_some_and(|entry| entry.file_system == table::FILE_SYSTEM) {
+        let _ = rustix::fs::getxattr(path, FLUSH_XATTR, &mut [0u8; 1][..]);
+    }
+}
 
 /// Unmounts the image mounted at `path`. Its driver notices and ends by itself. Works on the mount
 /// of a driver that is dead, too.
@@ -32,27 +42,7 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), MountError> {
         Some(entry) if !entry.is_shale() => {
             Err(MountError::NotShale { path: resolved, file_system: entry.file_system })
         }
-        Some(entry) => {
-            if entry.file_system == table::FILE_SYSTEM {
-                settle(&resolved);
-            }
-            patiently(|| Way::of_this_process().unmount(&resolved, lazy))
-        }
-    }
-}
-
-/// Lets the driver finish what it writes about reads, so that it is there when the mount is gone.
-/// Not for long: a driver may be stuck, and then its mount has to go all the same.
-fn settle(mount_point: &Path) {
-    let (done, wait) = std::sync::mpsc::channel();
-    let mount_point = mount_point.to_owned();
-    let ask = move || {
-        // Most drivers have nothing of the kind, and a dead one cannot be asked.
-        let _ = rustix::fs::getxattr(&mount_point, FLUSH_XATTR, &mut [0u8; 1][..]);
-        let _ = done.send(());
-    };
-    if std::thread::Builder::new().spawn(ask).is_ok() {
-        let _ = wait.recv_timeout(SETTLE_PATIENCE);
+        Some(_) => patiently(|| Way::of_this_process().unmount(&resolved, lazy)),
     }
 }
 

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
+
 use crate::mount::Point;
 use crate::order;
 use crate::stage::{ODD_NAME, Stage};
@@ -131,4 +133,23 @@ fn where_no_list_can_be_made_nothing_is_mounted() {
     end(&stage, &point, &stage.path("list"), b".hidden\n");
     let names = stage.names();
     assert!(!names.contains(&"list.new".to_owned()), "{names:?}");
+}
+
+#[test]
+fn a_stuck_driver_does_not_keep_its_mount() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    let words = ["mount", "-f", "image.shale", "mnt", "-o", "hotlog=list"];
+    let mut child = stage.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    point.becomes(true);
+    fs::read(stage.path("mnt/.hidden")).unwrap();
+    let pid = Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::STOP).unwrap();
+    let start = Instant::now();
+    stage.run(0, &["umount", "mnt"]);
+    assert!(start.elapsed() < Duration::from_secs(20));
+    point.becomes(false);
+    rustix::process::kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(fs::read(stage.path("list")).unwrap(), b".hidden\n");
 }
