@@ -23,12 +23,16 @@ for target in "$@"; do
   mkdir -p "fuzz/corpus/$target"
   # What is kept in the repository, and for targets that open images the smallest golden ones.
   [ ! -d "testdata/broken/$target" ] || cp "testdata/broken/$target"/* "fuzz/corpus/$target/"
+  options=()
   case $target in
+    # Its thread that reads ahead ends when it finds nobody left, which may be after the input: what
+    # it still holds then is no leak.
+    import_tar) options=(-detect_leaks=0) ;;
     open_and_walk | identity | signature | check_image) cp testdata/images/*-tiny.shale "fuzz/corpus/$target/" ;;
     parity) cp testdata/images/*-parity.shale "fuzz/corpus/$target/" ;;
   esac
   cargo +nightly fuzz run "$target" "fuzz/corpus/$target" -- \
-    -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=20 -max_len=100000 ||
+    -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=20 -max_len=100000 "${options[@]}" ||
     broken+=("$target")
 done
 [ ${#broken[@]} -eq 0 ] || {
