@@ -8,11 +8,13 @@
 //! An encoder's output is decoded and compared before it is given out, which costs little next to
 //! encoding. This is not caution for its own sake: with a prefix, the two highest qualities of
 //! `brotli` 9.1 now and then write a stream that no decoder takes (2 frames of 24 in a run over
-//! Python sources). Such a frame is encoded again at quality 9, and failing that without looking
-//! at the prefix, which decodes the same way.
+//! Python sources), or stop in the middle (a length of a copy below 2). Such a frame is encoded
+//! again at quality 9, and failing that without looking at the prefix, which decodes the same way.
 //!
 //! The decoder refuses a window larger than prefix and frame ask for, so what a damaged frame
 //! claims does not decide how much memory is used. Qualities 0 and 1 find no matches in a prefix.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::brotli::enc::StandardAlloc;
 use ::brotli::enc::encode::{
@@ -60,7 +62,16 @@ impl BrotliEncoder {
         let quality = self.settings.level.unsigned_abs();
         let attempts = [(quality, true), (quality.min(QUALITY_SOUND), true), (quality, false)];
         for (quality, is_prefix_searched) in attempts {
-            compress(quality, prefix, is_prefix_searched, plain, out)?;
+            // Nothing of what the library leaves behind is used after it stopped.
+            let attempt =
+                AssertUnwindSafe(|| compress(quality, prefix, is_prefix_searched, plain, out));
+            match catch_unwind(attempt) {
+                Ok(result) => result?,
+                Err(_) => {
+                    out.truncate(start);
+                    continue;
+                }
+            }
             self.decoded.clear();
             let result =
                 BrotliDecoder.decode(prefix, &out[start..], plain.len(), &mut self.decoded);
