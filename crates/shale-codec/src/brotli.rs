@@ -65,21 +65,17 @@ impl BrotliEncoder {
             // Nothing of what the library leaves behind is used after it stopped.
             let attempt =
                 AssertUnwindSafe(|| compress(quality, prefix, is_prefix_searched, plain, out));
-            match catch_unwind(attempt) {
-                Ok(result) => result?,
-                Err(_) => {
-                    out.truncate(start);
-                    continue;
+            if let Ok(result) = catch_unwind(attempt) {
+                result?;
+                self.decoded.clear();
+                let result =
+                    BrotliDecoder.decode(prefix, &out[start..], plain.len(), &mut self.decoded);
+                if result.is_ok() && self.decoded == plain {
+                    return Ok(());
                 }
-            }
-            self.decoded.clear();
-            let result =
-                BrotliDecoder.decode(prefix, &out[start..], plain.len(), &mut self.decoded);
-            if result.is_ok() && self.decoded == plain {
-                return Ok(());
-            }
-            if let Err(error @ CodecError::OutOfMemory { .. }) = result {
-                return Err(error);
+                if let Err(error @ CodecError::OutOfMemory { .. }) = result {
+                    return Err(error);
+                }
             }
             out.truncate(start);
         }

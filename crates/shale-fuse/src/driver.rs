@@ -67,16 +67,12 @@ impl Driver {
     /// sake of file handles: the kernel holds a number and wants the inode or its parent back.
     pub(crate) fn lookup(&self, parent: u64, name: &[u8]) -> Result<Option<Attributes>, Errno> {
         self.answer(format_args!("look up a name in"), parent, || {
-            let inode = match name {
-                b"." => parent,
-                b".." => self.view.parent(parent)?,
+            Ok(match name {
+                b"." => Some(self.view.attributes(parent)?),
+                b".." => Some(self.view.attributes(self.view.parent(parent)?)?),
                 _ if name.len() > NAME_LEN_MAX => return Err(Failure::Errno(Errno::NAMETOOLONG)),
-                _ => match self.view.lookup(parent, name)? {
-                    Some(inode) => inode,
-                    None => return Ok(None),
-                },
-            };
-            Ok(Some(self.view.attributes(inode)?))
+                _ => self.view.lookup(parent, name)?,
+            })
         })
         .map(|found| found.map(|attributes| self.owned(attributes)))
     }

@@ -20,7 +20,7 @@ impl Subtree {
     pub fn open(view: Arc<dyn View>, path: &[u8]) -> Result<Self, ViewError> {
         let mut base = ROOT;
         for name in path.split(|&b| b == b'/').filter(|n| !n.is_empty() && *n != b".") {
-            base = view.lookup(base, name)?.ok_or(ViewError::NotFound)?;
+            base = view.lookup(base, name)?.ok_or(ViewError::NotFound)?.inode;
         }
         if view.attributes(base)?.mode & crate::view::MODE_TYPE_MASK != crate::view::MODE_DIRECTORY
         {
@@ -37,16 +37,19 @@ impl Subtree {
             other => other,
         }
     }
+
+    fn ours(&self, theirs: Attributes) -> Attributes {
+        Attributes { inode: self.swap(theirs.inode), ..theirs }
+    }
 }
 
 impl View for Subtree {
     fn attributes(&self, inode: u64) -> Result<Attributes, ViewError> {
-        let theirs = self.view.attributes(self.swap(inode))?;
-        Ok(Attributes { inode, ..theirs })
+        Ok(self.ours(self.view.attributes(self.swap(inode))?))
     }
 
-    fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<u64>, ViewError> {
-        Ok(self.view.lookup(self.swap(directory), name)?.map(|inode| self.swap(inode)))
+    fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Attributes>, ViewError> {
+        Ok(self.view.lookup(self.swap(directory), name)?.map(|theirs| self.ours(theirs)))
     }
 
     fn parent(&self, directory: u64) -> Result<u64, ViewError> {
@@ -63,8 +66,7 @@ impl View for Subtree {
         each: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<(), ViewError> {
         self.view.list(self.swap(directory), first, &mut |entry| {
-            let inode = self.swap(entry.attributes.inode);
-            each(Entry { name: entry.name, attributes: Attributes { inode, ..entry.attributes } })
+            each(Entry { name: entry.name, attributes: self.ours(entry.attributes) })
         })
     }
 

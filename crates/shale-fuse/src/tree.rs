@@ -72,8 +72,8 @@ fn xattr_use(tree: &Tree) -> XattrUse {
 
 /// What the driver shows of an inode.
 fn to_view(tree: &Tree, found: &shale_read::Attributes) -> Result<Attributes, ViewError> {
-    let data_len = match found.kind {
-        InodeKind::File => tree.data_len(found.inode)?,
+    let data_len = match found.content() {
+        Some(content) if found.size > 0 => tree.image().content_data_len(content)?,
         // As on squashfs: only files take up blocks.
         _ => 0,
     };
@@ -121,8 +121,9 @@ impl View for Tree {
         to_view(self, &found)
     }
 
-    fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<u64>, ViewError> {
-        Ok(Tree::lookup(self, directory, name)?)
+    fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Attributes>, ViewError> {
+        let found = Tree::lookup_attributes(self, directory, name)?;
+        found.map(|found| to_view(self, &found)).transpose()
     }
 
     fn parent(&self, directory: u64) -> Result<u64, ViewError> {

@@ -119,8 +119,8 @@ pub trait View: Send + Sync + 'static {
     /// Attributes of `inode`.
     fn attributes(&self, inode: u64) -> Result<Attributes, ViewError>;
 
-    /// The inode that `name` leads to in `directory`, or `None`.
-    fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<u64>, ViewError>;
+    /// The attributes of what `name` leads to in `directory`, or `None`.
+    fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Attributes>, ViewError>;
 
     /// The directory that holds `directory`; the root's is the root.
     fn parent(&self, directory: u64) -> Result<u64, ViewError>;

@@ -14,6 +14,7 @@ use shale_format::schema::{directories, entries};
 
 use crate::error::{Expected, Fault, Kind, Place, ReadError, contradiction, value};
 use crate::tree::{Attributes, ROOT_INODE, Tree};
+use crate::window::InodeWindow;
 
 /// Rows taken from a page at once: few at first, as a reader often stops soon.
 const ROWS_FIRST: u64 = 32;
@@ -180,16 +181,17 @@ impl Tree {
         self.list_checked(directory_inode, cookie, |_, entry| Ok(visit(entry)))
     }
 
-    /// As [`Tree::list`], with the attributes of each entry. Costs what [`Tree::attributes`] costs,
-    /// for each; new inodes lie in the order of the listing.
+    /// As [`Tree::list`], with the attributes of each entry. New inodes lie in the order of the
+    /// listing and are read some at a time; for others this costs what [`Tree::attributes`] costs.
     pub fn list_attributes(
         &self,
         directory_inode: u64,
         cookie: u64,
         mut visit: impl FnMut(EntryRef<'_>, &Attributes) -> bool,
     ) -> Result<(), ReadError> {
+        let mut window = InodeWindow::default();
         self.list_checked(directory_inode, cookie, |directory, entry| {
-            let attributes = self.attributes_in(entry.inode, Some(directory.index))?;
+            let attributes = window.attributes(self, entry.inode, Some(directory.index))?;
             Ok(visit(entry, &attributes))
         })
     }
@@ -251,24 +253,11 @@ impl Tree {
     /// The path of a directory from the root, without a leading slash; empty for the root. Scans
     /// the entries of each directory above for the one that leads down.
     pub fn directory_path(&self, directory_inode: u64) -> Result<Vec<u8>, ReadError> {
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        let mut len = 0;
-        let mut inode = directory_inode;
         // Ends at the root: `parent` gives ever smaller numbers.
-        while inode != ROOT_INODE {
+        self.climb(directory_inode, "directory inode", |inode| {
             let parent = self.parent(inode)?;
-            let name = self.name_in(parent, inode)?;
-            len += name.len() + 1;
-            if len > PATH_LEN_MAX {
-                let expected = Expected::AtMost(PATH_LEN_MAX as u64);
-                let error = value("length of the path", len as u64, expected);
-                return Err(error.at(format!("directory inode {directory_inode}")));
-            }
-            names.push(name);
-            inode = parent;
-        }
-        names.reverse();
-        Ok(names.join(&b'/'))
+            Ok((self.name_in(parent, inode)?, parent))
+        })
     }
 
     /// The first name in a directory that leads to `inode`.

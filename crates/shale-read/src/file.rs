@@ -61,6 +61,18 @@ impl Image {
         self.visit_pieces(self.pieces(content, range)?, visit)
     }
 
+    /// Bytes of a content that are not in holes, see [`Tree::data_len`].
+    pub fn content_data_len(&self, content: u64) -> Result<u64, ReadError> {
+        let mut len = 0;
+        for segment in self.segments(content, 0..u64::MAX)? {
+            let segment = segment?;
+            if segment.stream != STREAM_HOLE {
+                len += segment.len; // Together at most the content's length.
+            }
+        }
+        Ok(len)
+    }
+
     fn visit_pieces(
         &self,
         pieces: impl Iterator<Item = Result<Piece, ReadError>>,
@@ -178,14 +190,6 @@ impl Tree {
     /// extents of a file that has many.
     pub fn data_len(&self, inode: u64) -> Result<u64, ReadError> {
         let content = self.file_content(inode)?;
-        let place = || format!("file inode {inode}");
-        let mut len = 0;
-        for segment in self.image().segments(content, 0..u64::MAX).at(place)? {
-            let segment = segment.at(place)?;
-            if segment.stream != STREAM_HOLE {
-                len += segment.len; // Together at most the file's size.
-            }
-        }
-        Ok(len)
+        self.image().content_data_len(content).at(|| format!("file inode {inode}"))
     }
 }

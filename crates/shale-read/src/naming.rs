@@ -26,16 +26,27 @@ impl Tree {
     /// # Errors
     /// As [`Tree::name_of`]; the path is longer than a mebibyte.
     pub fn path_of(&self, inode: u64) -> Result<Vec<u8>, ReadError> {
+        self.climb(inode, "inode", |inode| self.name_of(inode))
+    }
+
+    /// The names from the root to `inode`, which errors call a `what`. `up` gives the name of an
+    /// inode and the directory that it is in, and comes to the root some time.
+    pub(crate) fn climb(
+        &self,
+        inode: u64,
+        what: &str,
+        mut up: impl FnMut(u64) -> Result<(Vec<u8>, u64), ReadError>,
+    ) -> Result<Vec<u8>, ReadError> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut len = 0;
         let mut at = inode;
         while at != ROOT_INODE {
-            let (name, directory_inode) = self.name_of(at)?;
+            let (name, directory_inode) = up(at)?;
             len += name.len() + 1;
             if len > PATH_LEN_MAX {
                 let expected = Expected::AtMost(PATH_LEN_MAX as u64);
                 let error = value("length of the path", len as u64, expected);
-                return Err(error.at(format!("inode {inode}")));
+                return Err(error.at(format!("{what} {inode}")));
             }
             names.push(name);
             at = directory_inode;

@@ -141,8 +141,8 @@ const fn related(
         frame_len,
         references: ReferenceLimits { count_max, depth_max, closure_bytes_max: closure_mib << 20 },
         segment_window_len: 128,
-        // What is short, large frames hold themselves.
-        segment_lens_min: if frame_len > 512 * KIB { (2048, 8192) } else { (1024, 4096) },
+        // What is short, large frames hold themselves; far away, references mostly do.
+        segment_lens_min: if frame_len > 512 * KIB { (2048, 8192) } else { (1024, 8192) },
         order: Order::Similarity,
         page_level: 19,
         tries_incompressible: level >= 9,

@@ -119,6 +119,9 @@ pub struct Segmenter {
     /// Bytes not emitted yet: `[..scanned]` are new so far, the rest has not been looked at.
     buf: Vec<u8>,
     scanned: usize,
+    /// Bytes of the content as far as known, and those of them that were not fed yet.
+    content_len: u64,
+    ahead_len: u64,
     /// The gear hash at `scanned`, and how many bytes it has seen since it was reset.
     gear: u64,
     gear_len: u64,
@@ -151,10 +154,12 @@ impl Segmenter {
         Self {
             settings,
             index: AnchorIndex::new(settings.index_bytes_max),
-            scatter: Scatter::new(),
+            scatter: Scatter::default(),
             grain: Grain::TEXT,
             buf: Vec::new(),
             scanned: 0,
+            content_len: 0,
+            ahead_len: 0,
             gear: 0,
             gear_len: 0,
             stream_len: 0,
@@ -171,9 +176,10 @@ impl Segmenter {
     pub fn begin_content(&mut self, content_len: u64, grain: Grain) {
         debug_assert!(self.buf.is_empty(), "the content before was not ended");
         self.grain = grain;
+        (self.content_len, self.ahead_len) = (content_len, content_len);
         self.gear = 0;
         self.gear_len = 0;
-        self.scatter.begin_content(content_len, self.stream_len);
+        self.scatter.begin_content(self.stream_len);
     }
 
     /// Feeds the next bytes of the content.
@@ -182,11 +188,13 @@ impl Segmenter {
             if !matches!(self.open, Open::None) {
                 let used = self.grow_open(bytes, sink)?;
                 bytes = &bytes[used..];
+                self.ahead_len = self.ahead_len.saturating_sub(used as u64);
                 continue;
             }
             let take = bytes.len().min(CHUNK_LEN);
             self.buf.extend_from_slice(&bytes[..take]);
             bytes = &bytes[take..];
+            self.ahead_len = self.ahead_len.saturating_sub(take as u64);
             self.scan(sink)?;
         }
         Ok(())
@@ -273,7 +281,12 @@ impl Segmenter {
             }
         }
         if let Some(found) = best {
-            if found.open || self.scatter.accepts(&self.grain, found.stream_offset, found.len()) {
+            // One that reaches the end of the bytes at hand may go on as far as the content does.
+            let ahead_len = if found.open { self.ahead_len } else { 0 };
+            let len = (found.len() + ahead_len).min(found.len_max);
+            let behind_len = self.ahead_len + (self.buf.len() - found.begin) as u64;
+            let position = self.content_len.saturating_sub(behind_len);
+            if self.scatter.accepts(&self.grain, position, found.stream_offset, len) {
                 return self.take(found, sink);
             }
             self.counters.refused_count += 1;
@@ -556,3 +569,6 @@ fn zero_len(bytes: &[u8]) -> usize {
     let at = whole * LANE;
     at + bytes[at..].iter().take_while(|&&b| b == 0).count()
 }
+
+#[cfg(test)]
+mod tests;

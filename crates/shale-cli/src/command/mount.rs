@@ -29,6 +29,10 @@ use hot_log::HotLog;
 use metrics::Metrics;
 use wishes::{Place, Wishes};
 
+/// Pages of all images may take this much beside the cache that was asked for.
+const PAGE_BYTES_MIN: u64 = 32 << 20;
+const PAGE_BYTES_MAX: u64 = 256 << 20;
+
 /// Mounts one image or several.
 pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     let wishes = Wishes::new(args, say)?;
@@ -48,8 +52,10 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     if args.foreground {
         verify::images(&wishes, say)?;
     }
+    let (frame_bytes_max, page_bytes_max) = shares(wishes.cache, wishes.places.len() as u64);
     let read = ReadOptions {
-        cache: Some(FrameCache::new(wishes.cache)),
+        cache: Some(FrameCache::new(frame_bytes_max)),
+        page_cache_bytes_max: page_bytes_max,
         workers: Some(Workers::new(match wishes.driver.thread_count {
             0 => 0,
             // Readers decode for themselves as well.
@@ -92,6 +98,13 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         end?;
     }
     Ok(Exit::Done)
+}
+
+/// Of memory for what is decoded: all that frames may take, and what each image's pages may. In
+/// an image of a billion files most of what is asked for lies in pages.
+fn shares(cache: u64, image_count: u64) -> (u64, u64) {
+    let pages = (cache / 4).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
+    (cache.saturating_sub(pages - PAGE_BYTES_MIN), pages / image_count.max(1))
 }
 
 /// Mounts one image; `hot_log` takes the list of what is read from it, if one is wanted.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -30,6 +30,14 @@ fn end(stage: &Stage, point: &Point<'_>, list: &Path, expected: &[u8]) {
     let found = fs::read(list).unwrap_or_default();
     assert!(found == expected, "{}", found.escape_ascii());
     point.becomes(false);
+}
+
+/// Mounts with the list `list`, by a child that stays.
+fn mount_in_front(stage: &Stage, point: &Point<'_>) -> Child {
+    let words = ["mount", "-f", "image.shale", "mnt", "-o", "hotlog=list"];
+    let child = stage.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    point.becomes(true);
+    child
 }
 
 #[test]
@@ -91,9 +99,7 @@ fn a_name_with_a_line_end_is_listed_so_that_it_is_found() {
 fn a_killed_driver_leaves_a_whole_list() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
-    let words = ["mount", "-f", "image.shale", "mnt", "-o", "hotlog=list"];
-    let mut child = stage.command(&words).stderr(Stdio::null()).spawn().unwrap();
-    point.becomes(true);
+    let mut child = mount_in_front(&stage, &point);
     fs::read(stage.path("mnt/docs/deep/text.md")).unwrap();
     fs::read(stage.path("mnt/.hidden")).unwrap();
     becomes(&stage.path("list"), b"docs/deep/text.md\n.hidden\n");
@@ -139,9 +145,7 @@ fn where_no_list_can_be_made_nothing_is_mounted() {
 fn a_stuck_driver_does_not_keep_its_mount() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
-    let words = ["mount", "-f", "image.shale", "mnt", "-o", "hotlog=list"];
-    let mut child = stage.command(&words).stderr(Stdio::null()).spawn().unwrap();
-    point.becomes(true);
+    let mut child = mount_in_front(&stage, &point);
     fs::read(stage.path("mnt/.hidden")).unwrap();
     let pid = Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::STOP).unwrap();

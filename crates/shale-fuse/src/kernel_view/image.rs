@@ -84,9 +84,10 @@ impl View for VirtualImage {
         })
     }
 
-    fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<u64>, ViewError> {
+    fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Attributes>, ViewError> {
         match directory {
-            ROOT => Ok((name == FILE_NAME.as_bytes()).then_some(FILE)),
+            ROOT if name == FILE_NAME.as_bytes() => self.attributes(FILE).map(Some),
+            ROOT => Ok(None),
             _ => Err(ViewError::NotDirectory),
         }
     }

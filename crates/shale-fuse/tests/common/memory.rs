@@ -168,8 +168,9 @@ impl View for MemoryTree {
         Ok(self.get(inode)?.attributes)
     }
 
-    fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<u64>, ViewError> {
-        Ok(self.directory_node(directory)?.entries.get(name).copied())
+    fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Attributes>, ViewError> {
+        let inode = self.directory_node(directory)?.entries.get(name);
+        inode.map(|&inode| self.attributes(inode)).transpose()
     }
 
     fn parent(&self, directory: u64) -> Result<u64, ViewError> {

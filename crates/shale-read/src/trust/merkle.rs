@@ -123,17 +123,10 @@ impl MerkleTree {
         }
         let mut bytes = vec![0; len]; // At most 8 KiB, by the shape.
         let at = self.payload_offset + offset;
-        let mut read = || -> io::Result<bool> {
-            source.read_at(at, &mut bytes)?;
-            Ok(leaf_hash(&bytes) == *hash)
-        };
-        let right = match read() {
-            Ok(true) => true,
-            _ => source.heal(at, len as u64) && read()?,
-        };
-        if !right {
-            return Err(unproven(format!("the node of the Merkle tree at offset {at}")));
-        }
+        let read = source.read_at(at, &mut bytes);
+        prove(source, at, &mut bytes, read, hash, || {
+            format!("the node of the Merkle tree at offset {at}")
+        })?;
         let bytes: Arc<[u8]> = bytes.into();
         let mut nodes = nodes();
         if nodes.len() >= NODE_COUNT_MAX {
@@ -142,6 +135,30 @@ impl MerkleTree {
         nodes.insert(key, Arc::clone(&bytes));
         Ok(bytes)
     }
+}
+
+/// Compares bytes that were read at `at`, as `read` says, with their hash. Where they could not be
+/// read or are others, once more after they were repaired, if they can be.
+fn prove(
+    source: &dyn Source,
+    at: u64,
+    bytes: &mut [u8],
+    read: io::Result<()>,
+    hash: &[u8; HASH_LEN],
+    what: impl FnOnce() -> String,
+) -> io::Result<()> {
+    if read.is_ok() && leaf_hash(bytes) == *hash {
+        return Ok(());
+    }
+    if source.heal(at, bytes.len() as u64) {
+        source.read_at(at, bytes)?;
+        if leaf_hash(bytes) == *hash {
+            return Ok(());
+        }
+    } else {
+        read?;
+    }
+    Err(unproven(what()))
 }
 
 fn unproven(what: String) -> io::Error {
@@ -181,8 +198,8 @@ impl ProvenSource {
             return Ok(Arc::clone(bytes));
         }
         let mut bytes = vec![0; self.leaf_len(leaf) as usize];
-        self.read_leaf(leaf, &mut bytes)?;
-        self.prove(leaf, &mut bytes)?;
+        let read = self.inner.read_at(self.start + leaf * LEAF_LEN, &mut bytes);
+        self.prove(leaf, &mut bytes, read)?;
         let bytes = Arc::new(bytes);
         let mut cache = cache();
         if cache.len() >= LEAF_COUNT_MAX {
@@ -197,10 +214,11 @@ impl ProvenSource {
     fn leaves(&self, first: u64, buf: &mut [u8]) -> io::Result<()> {
         let is_read = self.inner.read_at(self.start + first * LEAF_LEN, buf).is_ok();
         for (leaf, bytes) in (first..).zip(buf.chunks_mut(LEAF_LEN as usize)) {
-            if !is_read {
-                self.read_leaf(leaf, bytes)?;
-            }
-            self.prove(leaf, bytes)?;
+            let read = match is_read {
+                true => Ok(()),
+                false => self.inner.read_at(self.start + leaf * LEAF_LEN, bytes),
+            };
+            self.prove(leaf, bytes, read)?;
         }
         Ok(())
     }
@@ -209,28 +227,13 @@ impl ProvenSource {
         (self.tree.head.covered_len - leaf * LEAF_LEN).min(LEAF_LEN)
     }
 
-    fn read_leaf(&self, leaf: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let at = self.start + leaf * LEAF_LEN;
-        match self.inner.read_at(at, bytes) {
-            Err(_) if self.inner.heal(at, bytes.len() as u64) => self.inner.read_at(at, bytes),
-            result => result,
-        }
-    }
-
-    /// Compares a leaf that was read with its hash; once more after it was repaired, if it can be.
-    fn prove(&self, leaf: u64, bytes: &mut [u8]) -> io::Result<()> {
+    /// Compares a leaf that was read, as `read` says, with its hash.
+    fn prove(&self, leaf: u64, bytes: &mut [u8], read: io::Result<()>) -> io::Result<()> {
         let hash = self.tree.leaf_hash(&self.inner, leaf)?;
-        if leaf_hash(bytes) == hash {
-            return Ok(());
-        }
-        let (at, len) = (self.start + leaf * LEAF_LEN, bytes.len() as u64);
-        if self.inner.heal(at, len) {
-            self.inner.read_at(at, bytes)?;
-            if leaf_hash(bytes) == hash {
-                return Ok(());
-            }
-        }
-        Err(unproven(format!("leaf {leaf}, {len} bytes at offset {at},")))
+        let (at, len) = (self.start + leaf * LEAF_LEN, bytes.len());
+        prove(&self.inner, at, bytes, read, &hash, || {
+            format!("leaf {leaf}, {len} bytes at offset {at},")
+        })
     }
 
     /// The part of `offset..end` that the tree covers, in bytes of the image.

@@ -7,6 +7,8 @@
 //! matches and a longer one for *far* matches, which grows with every further region a content is
 //! spread over.
 
+use std::ops::RangeInclusive;
+
 /// log2 of the bytes of stream that count as one place: about a frame.
 const REGION_LOG2: u32 = 18;
 /// Regions a content remembers to have touched.
@@ -21,54 +23,54 @@ pub struct Grain {
     pub near_len_min: u32,
     /// Shortest match into the first regions the content does not touch yet.
     pub far_len_min: u32,
-    /// Regions a content may touch before `far_len_min` doubles, and again after as many more.
+    /// Regions a content may touch beyond its own length before `far_len_min` doubles, and again
+    /// after as many more.
     pub region_step: u32,
 }
 
 impl Grain {
     /// Text and other small files.
     pub const TEXT: Self =
-        Self { step_log2: 6, near_len_min: 512, far_len_min: 4096, region_step: 4 };
+        Self { step_log2: 6, near_len_min: 1024, far_len_min: 8192, region_step: 4 };
     /// Large binaries, media and what is compressed already.
     pub const BINARY: Self =
-        Self { step_log2: 10, near_len_min: 4096, far_len_min: 16 << 10, region_step: 16 };
+        Self { step_log2: 10, near_len_min: 4096, far_len_min: 32 << 10, region_step: 4 };
 }
 
 /// Where the current content's bytes lie so far.
+#[derive(Debug, Default)]
 pub struct Scatter {
+    /// Regions touched last, at most [`TOUCHED_MAX`].
     touched: Vec<u64>,
+    /// Regions touched in all, as far as `touched` can tell them apart.
+    count: u64,
     home: u64,
-    last_end: u64,
-}
-
-impl Default for Scatter {
-    fn default() -> Self {
-        Self::new()
-    }
+    /// The region in which the last match ended.
+    last: Option<u64>,
 }
 
 impl Scatter {
-    /// Nothing touched.
-    pub fn new() -> Self {
-        Self { touched: Vec::with_capacity(TOUCHED_MAX), home: 0, last_end: u64::MAX }
-    }
-
     /// A content begins whose new bytes go to `stream_len`.
-    pub fn begin_content(&mut self, _content_len: u64, stream_len: u64) {
+    pub fn begin_content(&mut self, stream_len: u64) {
         self.touched.clear();
+        self.count = 0;
         self.home = stream_len >> REGION_LOG2;
-        self.last_end = u64::MAX;
+        self.last = None;
     }
 
-    /// Whether a match is worth it.
-    pub fn accepts(&self, grain: &Grain, stream_offset: u64, len: u64) -> bool {
-        let first = stream_offset >> REGION_LOG2;
-        let last = (stream_offset + len.max(1) - 1) >> REGION_LOG2;
-        let near = (first..=last).all(|r| r == self.home || self.touched.contains(&r));
-        let len_min = if near {
+    /// Whether a match is worth it that begins `position` bytes into the content.
+    pub fn accepts(&self, grain: &Grain, position: u64, stream_offset: u64, len: u64) -> bool {
+        // Regions as long as what lies before it are no scatter: a long content has to lie
+        // somewhere, and one that is read in order comes from one region to the next.
+        let spanned = position >> REGION_LOG2;
+        let is_next = |region: u64| spanned > 0 && Some(region) == self.last.map(|last| last + 1);
+        let is_near =
+            |region| region == self.home || self.touched.contains(&region) || is_next(region);
+        let len_min = if regions(stream_offset, len).all(is_near) {
             u64::from(grain.near_len_min)
         } else {
-            let doublings = (self.touched.len() as u32 / grain.region_step.max(1)).min(10);
+            let excess = self.count.saturating_sub(spanned);
+            let doublings = (excess / u64::from(grain.region_step.max(1))).min(10);
             u64::from(grain.far_len_min) << doublings
         };
         len >= len_min
@@ -76,16 +78,63 @@ impl Scatter {
 
     /// A match was taken.
     pub fn took(&mut self, stream_offset: u64, len: u64) {
-        let first = stream_offset >> REGION_LOG2;
-        let last = (stream_offset + len.max(1) - 1) >> REGION_LOG2;
-        for region in first..=last {
-            if self.touched.len() >= TOUCHED_MAX {
-                break;
-            }
+        for region in regions(stream_offset, len) {
             if !self.touched.contains(&region) {
+                if self.touched.len() == TOUCHED_MAX {
+                    self.touched.remove(0);
+                }
                 self.touched.push(region);
+                self.count += 1;
             }
+            self.last = Some(region);
         }
-        self.last_end = stream_offset + len;
+    }
+}
+
+/// The regions in which a range of the stream lies.
+fn regions(stream_offset: u64, len: u64) -> RangeInclusive<u64> {
+    stream_offset >> REGION_LOG2..=(stream_offset + len.max(1) - 1) >> REGION_LOG2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const REGION_LEN: u64 = 1 << REGION_LOG2;
+
+    /// A content whose matches so far lie in these regions, `home` being region 100.
+    fn scatter(regions: &[u64]) -> Scatter {
+        let mut scatter = Scatter::default();
+        scatter.begin_content(100 * REGION_LEN);
+        regions.iter().for_each(|region| scatter.took(region * REGION_LEN, KIB));
+        scatter
+    }
+
+    #[test]
+    fn a_small_content_is_not_scattered_for_little() {
+        let none = scatter(&[]);
+        assert!(none.accepts(&Grain::TEXT, 0, 100 * REGION_LEN, KIB), "where its own bytes go");
+        assert!(!none.accepts(&Grain::TEXT, 0, 100 * REGION_LEN, KIB - 1));
+        assert!(none.accepts(&Grain::TEXT, 0, 5 * REGION_LEN, 8 * KIB), "elsewhere");
+        assert!(!none.accepts(&Grain::TEXT, 0, 5 * REGION_LEN, 8 * KIB - 1));
+        assert!(!none.accepts(&Grain::TEXT, 0, 101 * REGION_LEN - 512, KIB), "half elsewhere");
+        // Where it is already, it may be again; elsewhere only for ever more.
+        let four = scatter(&[1, 3, 5, 7]);
+        assert!(four.accepts(&Grain::TEXT, 0, 5 * REGION_LEN, KIB));
+        assert!(!four.accepts(&Grain::TEXT, 0, 8 * REGION_LEN, 16 * KIB - 1));
+        assert!(four.accepts(&Grain::TEXT, 0, 8 * REGION_LEN, 16 * KIB));
+    }
+
+    #[test]
+    fn a_long_content_goes_on_from_region_to_region() {
+        let regions: Vec<u64> = (0..1000).collect();
+        let scatter = scatter(&regions);
+        let position = 1000 * REGION_LEN;
+        assert!(scatter.accepts(&Grain::BINARY, position, 1000 * REGION_LEN, 4 * KIB), "the next");
+        assert!(!scatter.accepts(&Grain::BINARY, position, 2000 * REGION_LEN, 4 * KIB));
+        assert!(scatter.accepts(&Grain::BINARY, position, 2000 * REGION_LEN, 32 * KIB));
+        // What lies in as many regions and is short is scattered.
+        assert!(!scatter.accepts(&Grain::BINARY, REGION_LEN / 2, 2000 * REGION_LEN, KIB << 14));
     }
 }
