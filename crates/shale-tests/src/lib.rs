@@ -27,6 +27,8 @@ pub mod image;
 pub mod differential;
 /// What reading an image costs, counted.
 pub mod reads;
+/// A limit on the memory of a process.
+pub mod cgroup;
 /// Places where test trees are made.
 pub mod places;
 /// Seeds of the fuzz targets.

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
+use shale_tests::cgroup::MemoryLimit;
 use shale_tests::command::{expect_code, shale};
 use shale_tests::places;
 use shale_tests::random::Random;
@@ -59,6 +60,14 @@ fn a_build_stays_within_its_memory() {
         let peak = build(&format!("a{level}"), &format!("{mib}M"), level);
         assert!(peak <= mib << 10, "level {level}: {peak} KiB of {mib} MiB");
         assert!(peak > 16 << 10, "level {level}: {peak} KiB is not all that was used");
+        // With what the kernel holds for it, a limit from outside does as well.
+        if let Some(limit) = MemoryLimit::new((mib + 8) << 20) {
+            let (image, memory) = (image(&format!("a{level}")), format!("{mib}M"));
+            let words = ["create", source, "-o", &image, "-f", "-q", "--memory", &memory, level];
+            let mut create = shale(words);
+            create.args(["--threads", "2", "--no-verify"]);
+            expect_code(&mut limit.around(&create), 0);
+        }
         let much = build(&format!("b{level}"), "2G", level);
         assert!(much <= 2 << 20, "level {level}: {much} KiB of 2 GiB");
         let read = |name: &str| fs::read(image(&format!("{name}{level}"))).unwrap();

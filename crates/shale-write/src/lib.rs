@@ -117,6 +117,14 @@ pub fn create(
     create_with(source, out, options, progress, stages)
 }
 
+/// What [`create`] would say of these options before it reads anything.
+///
+/// # Errors
+/// [`WriteError::Option`]: one is out of its range, or the memory does not do.
+pub fn check(options: &Options) -> Result<(), WriteError> {
+    Plan::new(options).map(drop)
+}
+
 /// The stages that not every level has.
 #[derive(Default)]
 pub(crate) struct Stages<'a> {

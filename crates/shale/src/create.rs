@@ -99,6 +99,8 @@ pub fn create(
     options: &CreateOptions,
     progress: &dyn Progress,
 ) -> Result<CreateReport, Error> {
+    // Not only after a large tree was looked through.
+    shale_write::check(&options.build)?;
     match output {
         Output::Stream(stream) if options.parity_ppm > 0 => {
             to_stream_by_file(sources, stream, options, progress)

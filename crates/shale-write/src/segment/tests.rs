@@ -1,3 +1,5 @@
+//! A small stream in memory: which pieces a content becomes.
+
 use super::*;
 
 /// The stream in memory.
