@@ -3,7 +3,10 @@
 //! Inode numbers stay what they are, except that the directory and the old root change places:
 //! the kernel insists on a root numbered 1.
 
-use crate::view::{Attributes, Entry, ROOT, Seek, Totals, View, ViewError, XattrUse};
+use crate::view::{
+    Attributes, Entry, MODE_DIRECTORY, MODE_TYPE_MASK, ROOT, Seek, Totals, View, ViewError,
+    XattrUse,
+};
 use std::sync::Arc;
 
 /// What lies below one directory of a view.
@@ -18,15 +21,14 @@ impl Subtree {
     ///
     /// Costs one lookup a name. Errors: a name that does not exist, or not a directory.
     pub fn open(view: Arc<dyn View>, path: &[u8]) -> Result<Self, ViewError> {
-        let mut base = ROOT;
+        let mut base = view.attributes(ROOT)?;
         for name in path.split(|&b| b == b'/').filter(|n| !n.is_empty() && *n != b".") {
-            base = view.lookup(base, name)?.ok_or(ViewError::NotFound)?.inode;
+            base = view.lookup(base.inode, name)?.ok_or(ViewError::NotFound)?;
         }
-        if view.attributes(base)?.mode & crate::view::MODE_TYPE_MASK != crate::view::MODE_DIRECTORY
-        {
+        if base.mode & MODE_TYPE_MASK != MODE_DIRECTORY {
             return Err(ViewError::NotDirectory);
         }
-        Ok(Self { view, base })
+        Ok(Self { view, base: base.inode })
     }
 
     /// Ours to theirs, and back: the mapping is its own inverse.

@@ -31,6 +31,7 @@ use wishes::{Place, Wishes};
 
 /// Pages of all images may take this much beside the cache that was asked for.
 const PAGE_BYTES_MIN: u64 = 32 << 20;
+/// All that pages may take, however large the cache: those of a billion files are 250 MB.
 const PAGE_BYTES_MAX: u64 = 256 << 20;
 
 /// Mounts one image or several.
