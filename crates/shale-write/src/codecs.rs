@@ -1,4 +1,5 @@
-//! Which codec a frame gets: by its category and, for text, by how little a quick trial leaves.
+//! Which codec a frame gets: by its category and, for text and generic data, by how little a quick
+//! trial leaves.
 
 use std::fmt;
 
@@ -7,8 +8,8 @@ use shale_format::Category;
 
 use crate::levels::Level;
 
-/// Codecs that a level may have for text beside its own.
-pub(crate) const TEXT_CODEC_COUNT_MAX: usize = 2;
+/// Codecs that a level may have beside its own.
+pub(crate) const CODEC_OF_LITTLE_COUNT_MAX: usize = 2;
 
 /// The codecs of a category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,13 +17,13 @@ pub(crate) struct Choice {
     /// Of frames that do not compress well, or that nobody tried.
     otherwise: Settings,
     /// Of frames of which a quick trial leaves at most one part in so many; the most first.
-    of_little: [Option<(usize, Settings)>; TEXT_CODEC_COUNT_MAX],
+    of_little: [Option<(usize, Settings)>; CODEC_OF_LITTLE_COUNT_MAX],
 }
 
 impl Choice {
     /// The same for all frames.
     pub(crate) const fn one(settings: Settings) -> Self {
-        Self { otherwise: settings, of_little: [None; TEXT_CODEC_COUNT_MAX] }
+        Self { otherwise: settings, of_little: [None; CODEC_OF_LITTLE_COUNT_MAX] }
     }
 
     /// The codec, where no trial is needed to tell.
@@ -71,12 +72,15 @@ impl Codecs {
     ) -> Result<Self, (String, SettingsError)> {
         let parse = |text: &str| text.parse().map_err(|error| (text.to_owned(), error));
         let all = Choice::one(parse(level.codec)?);
-        let mut text = all;
-        for (slot, codec) in text.of_little.iter_mut().zip(level.text_codecs) {
-            *slot = Some((codec.share, parse(codec.codec)?));
-        }
         let mut codecs = Self([all; Category::ALL.len()]);
-        codecs.0[Category::Text as usize] = text;
+        for category in [Category::Text, Category::Generic] {
+            let of_category =
+                level.codecs_of_little.iter().filter(|c| c.share > 1 || category == Category::Text);
+            let slots = &mut codecs.0[category as usize].of_little;
+            for (slot, codec) in slots.iter_mut().zip(of_category) {
+                *slot = Some((codec.share, parse(codec.codec)?));
+            }
+        }
         for &(category, settings) in asked {
             settings.validate().map_err(|error| (settings.to_string(), error))?;
             if category.is_none() {
@@ -127,20 +131,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_chosen_for_by_what_a_trial_leaves_unless_somebody_asked() {
+    fn a_trial_chooses_for_text_and_generic_data_unless_somebody_asked() {
         let level = Level::find(6).unwrap();
         let text = |asked: &[_]| Codecs::new(level, asked).unwrap().of(Category::Text);
         let choice = text(&[]);
         assert_eq!(choice.without_trial(), None);
-        assert_eq!(choice.with_trial(1600, 100).to_string(), level.text_codecs[0].codec);
-        assert_eq!(choice.with_trial(1600, 101).to_string(), level.text_codecs[1].codec);
+        assert_eq!(choice.with_trial(1600, 100).to_string(), level.codecs_of_little[0].codec);
+        assert_eq!(choice.with_trial(1600, 101).to_string(), level.codecs_of_little[1].codec);
         assert_eq!(choice.with_trial(1600, 321).to_string(), level.codec);
         let asked: Settings = "brotli:5".parse().unwrap();
         assert_eq!(text(&[(None, asked)]).without_trial(), Some(asked));
         assert_eq!(text(&[(Some(Category::Text), asked)]).without_trial(), Some(asked));
         let all = Level::find(7).unwrap();
         let choice = Codecs::new(all, &[]).unwrap().of(Category::Text);
-        assert_eq!(choice.with_trial(1600, 1600).to_string(), all.text_codecs[1].codec);
+        assert_eq!(choice.with_trial(1600, 1600).to_string(), all.codecs_of_little[1].codec);
+        let choice = Codecs::new(all, &[]).unwrap().of(Category::Generic);
+        assert_eq!(choice.with_trial(1600, 100).to_string(), all.codecs_of_little[0].codec);
+        assert_eq!(choice.with_trial(1600, 1600).to_string(), all.codec);
         let of_all = Choice { of_little: [Some((1, asked)), None], ..choice };
         assert_eq!(of_all.without_trial(), Some(asked));
     }

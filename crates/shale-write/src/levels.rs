@@ -14,8 +14,8 @@ pub struct Level {
     pub summary: &'static str,
     /// Codec of frames and its settings, as in the option of the command.
     pub codec: &'static str,
-    /// Codecs of frames of text that compress well, the best first.
-    pub text_codecs: &'static [TextCodec],
+    /// Codecs of frames that compress well, of text and of generic data, the best first.
+    pub codecs_of_little: &'static [CodecOfLittle],
     /// Plain bytes of a frame.
     pub frame_len: u32,
     /// Bounds on references; without any, frames stand alone and are compressed as they are read.
@@ -35,10 +35,11 @@ pub struct Level {
     pub tries_filters: bool,
 }
 
-/// A codec for the frames of text of which a quick trial leaves little.
+/// A codec for the frames of which a quick trial leaves little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TextCodec {
-    /// It leaves at most one part in this many; 1 stands for all frames.
+pub struct CodecOfLittle {
+    /// It leaves at most one part in this many; 1 stands for all frames of text, and for none of
+    /// generic data, which the level's own codec suits better.
     pub share: usize,
     /// The codec and its settings.
     pub codec: &'static str,
@@ -63,20 +64,20 @@ impl ReferenceLimits {
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
 
-/// What LZMA does best on text: four bits of the byte before, and no alignment. Its decoder works
+/// What LZMA does best on text, and on tables and byte code as well: four bits of the byte before, and no alignment. Its decoder works
 /// for each stored byte, so it is for what leaves few; trees are slow on what repeats all the time.
-const LZMA_OF_LITTLE: &[TextCodec] = &[
-    TextCodec { share: 16, codec: "lzma:9,mf=hc4,lc=4,pb=0,depth=48" },
-    TextCodec { share: 5, codec: "lzma:9,lc=4,pb=0" },
+const LZMA_OF_LITTLE: &[CodecOfLittle] = &[
+    CodecOfLittle { share: 16, codec: "lzma:9,mf=hc4,lc=4,pb=0,depth=48" },
+    CodecOfLittle { share: 5, codec: "lzma:9,lc=4,pb=0" },
 ];
-const LZMA_QUICK: &[TextCodec] = &[TextCodec { share: 5, codec: "lzma:2,lc=4,pb=0" }];
-const LZMA_TEXT: &[TextCodec] = &[
-    TextCodec { share: 16, codec: "lzma:9,mf=hc4,lc=4,pb=0,depth=48" },
-    TextCodec { share: 1, codec: "lzma:9,lc=4,pb=0" },
+const LZMA_QUICK: &[CodecOfLittle] = &[CodecOfLittle { share: 5, codec: "lzma:2,lc=4,pb=0" }];
+const LZMA_TEXT: &[CodecOfLittle] = &[
+    CodecOfLittle { share: 16, codec: "lzma:9,mf=hc4,lc=4,pb=0,depth=48" },
+    CodecOfLittle { share: 1, codec: "lzma:9,lc=4,pb=0" },
 ];
-const LZMA_TEXT_EXTREME: &[TextCodec] = &[
-    TextCodec { share: 16, codec: "lzma:9,mf=hc4,lc=4,pb=0,depth=96" },
-    TextCodec { share: 1, codec: "lzma:9e,lc=4,pb=0" },
+const LZMA_TEXT_EXTREME: &[CodecOfLittle] = &[
+    CodecOfLittle { share: 16, codec: "lzma:9,mf=hc4,lc=4,pb=0,depth=96" },
+    CodecOfLittle { share: 1, codec: "lzma:9e,lc=4,pb=0" },
 ];
 
 /// All levels, by number. Measured in `docs/performance.md`.
@@ -111,7 +112,7 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
         level,
         summary,
         codec,
-        text_codecs: &[],
+        codecs_of_little: &[],
         frame_len: 256 * KIB,
         references: ReferenceLimits::NONE,
         segment_window_len: 0,
@@ -128,7 +129,7 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
 const fn related(
     level: u8,
     summary: &'static str,
-    codecs: (&'static str, &'static [TextCodec]),
+    codecs: (&'static str, &'static [CodecOfLittle]),
     frame_len: u32,
     bounds: (u16, u8, u64),
 ) -> Level {
@@ -137,7 +138,7 @@ const fn related(
         level,
         summary,
         codec: codecs.0,
-        text_codecs: codecs.1,
+        codecs_of_little: codecs.1,
         frame_len,
         references: ReferenceLimits { count_max, depth_max, closure_bytes_max: closure_mib << 20 },
         segment_window_len: 128,
@@ -162,19 +163,18 @@ mod tests {
     use shale_codec::Settings;
 
     use super::*;
-    use crate::codecs::TEXT_CODEC_COUNT_MAX;
+    use crate::codecs::CODEC_OF_LITTLE_COUNT_MAX;
 
     #[test]
     fn every_level_is_where_its_number_says_and_valid() {
         for (number, level) in LEVELS.iter().enumerate() {
             assert_eq!(usize::from(level.level), number);
             level.codec.parse::<Settings>().unwrap();
-            for (text, next) in level.text_codecs.iter().zip(level.text_codecs.iter().skip(1)) {
-                assert!(text.share > next.share, "the best first");
-            }
-            assert!(level.text_codecs.len() <= TEXT_CODEC_COUNT_MAX);
-            for text in level.text_codecs {
-                text.codec.parse::<Settings>().unwrap();
+            let of_little = level.codecs_of_little;
+            assert!(of_little.is_sorted_by(|one, next| one.share > next.share), "the best first");
+            assert!(of_little.len() <= CODEC_OF_LITTLE_COUNT_MAX);
+            for codec in of_little {
+                codec.codec.parse::<Settings>().unwrap();
             }
             assert!(level.frame_len.is_power_of_two());
         }

@@ -26,6 +26,7 @@ use shale_read::{Image, OffsetChoice, Options, Source};
 
 use crate::error::Error;
 use crate::progress::{Cancel, Phase, Progress};
+use crate::threads::thread_count;
 
 mod level; // how deep, and which part
 mod findings; // problems, and what they touch
@@ -56,7 +57,7 @@ pub const DAMAGED_PATH_COUNT_MAX: usize = 1_000;
 pub struct CheckOptions {
     /// Where the image begins in the source.
     pub offset: OffsetChoice,
-    /// Threads that decode frames; 0: as many as the machine offers.
+    /// Threads that read tables, at most two, and decode frames; 0: as many as the machine offers.
     pub threads: usize,
     /// Bytes of plain frames kept because other frames refer to them.
     pub cache_bytes_max: u64,
@@ -240,7 +241,7 @@ impl CheckReport {
 
 /// What every stage is given.
 struct Context<'a> {
-    store: store::Store,
+    store: Arc<store::Store>,
     findings: &'a Findings,
     progress: &'a dyn Progress,
     options: &'a CheckOptions,
@@ -248,7 +249,15 @@ struct Context<'a> {
     deadline: Option<Instant>,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// The same, but problems are gathered in `findings`.
+    fn finding_in<'b>(&self, findings: &'b Findings) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context { store: Arc::clone(&self.store), findings, ..*self }
+    }
+
     fn check_cancel(&self) -> Result<(), Error> {
         self.options.cancel.check()
     }
@@ -273,12 +282,13 @@ pub fn check(
     progress.phase(Phase::Sections);
     let (start, superblock) = begin(&source, options.offset, &findings)?;
     let store = store::Store::new(Arc::clone(&source), start);
-    let mut context = Context { store, findings: &findings, progress, options, deadline };
+    let mut context =
+        Context { store: Arc::new(store), findings: &findings, progress, options, deadline };
     let layout = sections::walk(&context, &superblock)?;
     let image_len = layout.image_len.unwrap_or_else(|| context.store.len());
     let bytes_behind = context.store.len().saturating_sub(image_len);
     if layout.image_len.is_some() {
-        context.store.limit(image_len);
+        context.store = Arc::new(context.store.limited(image_len));
     }
     let context = context;
     if bytes_behind > 0 && options.level >= Level::Frames {
@@ -408,6 +418,30 @@ fn check_tables<'l>(
         checked.snapshots += 1;
     }
     Ok(rows)
+}
+
+/// Two stages, side by side where more than one thread may work. Problems are told in the same order
+/// however many do: those of the second stage behind those of the first.
+fn beside<A, B: Send>(
+    context: &Context<'_>,
+    checked: &mut Checked,
+    first: impl FnOnce(&Context<'_>, &mut Checked) -> Result<A, Error>,
+    second: impl FnOnce(&Context<'_>, &mut Checked) -> Result<B, Error> + Send,
+) -> Result<(A, B), Error> {
+    if thread_count(context.options.threads) < 2 {
+        return Ok((first(context, checked)?, second(context, checked)?));
+    }
+    let findings = Findings::default();
+    let aside = context.finding_in(&findings);
+    let mut checked_aside = Checked::default();
+    let (first, second) = std::thread::scope(|scope| {
+        let second = scope.spawn(|| second(&aside, &mut checked_aside));
+        let first = first(context, checked);
+        (first, second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    context.findings.append(findings);
+    checked.rows += checked_aside.rows;
+    Ok((first?, second?))
 }
 
 /// What leads to everything touches everything, as far as it can be counted.

@@ -218,6 +218,21 @@ fn damaged_pages_name_what_their_rows_are_for() {
 }
 
 #[test]
+fn problems_are_told_in_the_same_order_by_one_thread_and_by_several() {
+    let mut damaged = image(0);
+    let parts = sections(&damaged);
+    let pages = parts.iter().find(|(kind, _)| *kind == 2).unwrap().1.clone();
+    for at_byte in pages.clone().step_by(pages.len() / 7) {
+        damaged[at_byte] ^= 2;
+    }
+    let by = |threads| run(&damaged, &CheckOptions { threads, ..at(CheckLevel::Tables) });
+    let (one, several) = (by(1), by(4));
+    assert!(one.problems.len() > 4, "{:?}", one.problems);
+    assert_eq!(one.problems, several.problems);
+    assert_eq!(one.checked, several.checked);
+}
+
+#[test]
 fn a_lost_beginning_or_end_is_a_problem_and_not_the_end_of_the_check() {
     for (parity, remedy, advice) in
         [(50_000, Remedy::Parity, Advice::Repair), (0, Remedy::NoParity, Advice::GetAnotherCopy)]

@@ -170,6 +170,14 @@ impl Findings {
         self.count() >= PROBLEM_COUNT_MAX as u64
     }
 
+    /// Takes over what was found apart, behind what is here.
+    pub(super) fn append(&self, later: Findings) {
+        self.count.fetch_add(later.count(), Ordering::Relaxed);
+        let mut found = self.found.lock().unwrap_or_else(|e| e.into_inner());
+        let room = PROBLEM_COUNT_MAX.saturating_sub(found.len());
+        found.extend(later.take().into_iter().take(room));
+    }
+
     /// What was kept so far.
     pub(super) fn take(&self) -> Vec<Found> {
         std::mem::take(&mut *self.found.lock().unwrap_or_else(|e| e.into_inner()))

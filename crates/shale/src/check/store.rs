@@ -28,9 +28,14 @@ impl Store {
         self.len
     }
 
-    /// Refuses to read beyond the end of the image from now on.
-    pub(super) fn limit(&mut self, image_len: u64) {
-        self.len = self.len.min(image_len);
+    /// The same, but refuses to read beyond the end of the image.
+    pub(super) fn limited(&self, image_len: u64) -> Self {
+        Self {
+            source: Arc::clone(&self.source),
+            start: self.start,
+            len: self.len.min(image_len),
+            pages_read: AtomicU64::new(self.pages_read()),
+        }
     }
 
     pub(super) fn pages_read(&self) -> u64 {

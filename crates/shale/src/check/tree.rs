@@ -20,16 +20,8 @@ use shale_table::{Cursor, PageSource, Table};
 use super::rows::{Shared, expect};
 use super::scan::{Rows, scan};
 use super::store::{PageFault, TablePages};
-use super::{Checked, Context};
+use super::{Checked, Context, beside};
 use crate::error::Error;
-
-/// Which tables of the snapshot could be read whole.
-#[derive(Default)]
-struct Whole {
-    inodes: bool,
-    directories: bool,
-    entries: bool,
-}
 
 pub(super) fn check(
     context: &Context<'_>,
@@ -43,16 +35,21 @@ pub(super) fn check(
         false => format!(" of snapshot `{}`", snapshot.name.escape_ascii()),
     };
     let place = |table: &str| format!("table {table}{name}");
-    let mut whole = Whole::default();
-    check_xattrs(context, snapshot, shared, checked, &place)?;
-    check_symlinks(context, snapshot, shared, checked, &place("symlinks"))?;
-    whole.inodes = check_inodes(context, snapshot, shared, root, checked, &place("inodes"))?;
-    whole.directories =
-        check_directories(context, snapshot, shared, checked, &place("directories"))?;
-    whole.entries = check_names(context, snapshot, shared, checked, &place("entries"))?;
+    let attributes = |context: &Context<'_>, checked: &mut Checked| {
+        check_xattrs(context, snapshot, shared, checked, &place)?;
+        check_symlinks(context, snapshot, shared, checked, &place("symlinks"))?;
+        check_inodes(context, snapshot, shared, root, checked, &place("inodes"))
+    };
+    let names = |context: &Context<'_>, checked: &mut Checked| {
+        let directories =
+            check_directories(context, snapshot, shared, checked, &place("directories"))?;
+        let entries = check_names(context, snapshot, shared, checked, &place("entries"))?;
+        Ok(directories && entries)
+    };
+    let (attributes_whole, names_whole) = beside(context, checked, attributes, names)?;
     checked.inodes += snapshot.inodes.row_count;
     checked.entries += snapshot.entries.row_count;
-    if whole.inodes && whole.directories && whole.entries {
+    if attributes_whole && names_whole {
         check_links(context, snapshot, &place("entries"))?;
     } else {
         context.findings.add(
