@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Reads mounted images: both views of ShaleFS beside the kernel's file systems and FUSE drivers.
 
-For each tree, images are made once (shale's default level, squashfs zstd 128K, erofs lz4hc). Then
-rounds: in each, every way of mounting runs every task, so that what else the machine does falls on
-all alike. Cold means: caches dropped and mounted anew before the task. Medians of the rounds are
-printed: wall seconds, and CPU seconds of client and driver together. The kernel's own worker threads
-are in no process's account and not counted.
+For each tree, images are made once (shale and dwarfs at their default levels, squashfs zstd 128K, erofs
+lz4hc); the tree itself is read where it lies. Then rounds: in each, every way of mounting runs every task,
+so that what else the machine does falls on all alike. Cold means: caches dropped and mounted anew before
+the task. Medians of the rounds are printed: wall seconds, and CPU seconds of client and driver together.
+The kernel's own worker threads are in no process's account and not counted.
 
 usage: reading.py --shale BINARY --out DIR [--rounds 7] [--ways REGEX] [--tasks REGEX] [--cpu N] TREE...
 
-Needs root, and the Debian packages squashfs-tools, squashfuse, erofs-utils for the peers; one that is
-missing is left out, and said so. --cpu pins client and driver to one processor, as FUSE costs depend on
-where the two run; without it they are placed freely.
+Needs root, and the Debian packages squashfs-tools, squashfuse, erofs-utils for the peers (erofsfuse and
+dwarfs are in none of Debian 12's); one that is missing is left out, and said so. --cpu pins client and
+driver to one processor, as FUSE costs depend on where the two run; without it they are placed freely.
 """
 import argparse
 import json
@@ -54,6 +54,8 @@ def ways(shale):
             ["mksquashfs", "squashfuse_ll"]),
         Way("erofs", "erofs", lambda i, d: ["mount", "-t", "erofs", "-o", "loop,ro", i, d], needs=["mkfs.erofs"]),
         Way("erofsfuse", "erofs", lambda i, d: ["erofsfuse", i, d], None, "erofsfuse", ["mkfs.erofs", "erofsfuse"]),
+        Way("dwarfs", "dwarfs", lambda i, d: ["dwarfs", i, d], None, "dwarfs", ["mkdwarfs", "dwarfs"]),
+        Way("the tree itself", "tree", lambda i, d: ["mount", "--bind", i, d]),
     ]
 
 
@@ -63,8 +65,9 @@ def make_images(shale, tree, scratch):
         "shale": [shale, "create", "-q", tree, "-o"],
         "sq": ["mksquashfs", tree, None, "-comp", "zstd", "-b", "128K", "-noappend", "-no-progress", "-quiet"],
         "erofs": ["mkfs.erofs", "--quiet", "-zlz4hc", None, tree],
+        "dwarfs": ["mkdwarfs", "-i", tree, "--no-progress", "-o", None],
     }
-    images = {}
+    images = {"tree": tree}
     for kind, command in makers.items():
         path = os.path.join(scratch, f"{os.path.basename(tree)}.{kind}")
         command = [path if word is None else word for word in command]

@@ -65,7 +65,16 @@ pub struct PageRows {
 impl PageRows {
     /// The plain page. Depends on the rows only.
     pub fn encode(&self) -> Result<Vec<u8>, TableError> {
-        encode_page(self.schema, &self.columns, self.row_count)
+        encode_page(self.schema, &self.columns, self.row_count, None)
+    }
+
+    /// The plain page as it is compressed best: `left` is what a compressor leaves of some bytes.
+    /// It is asked three times for each column of integers that is long, with up to 128 KiB.
+    pub fn encode_compressed(
+        &self,
+        left: &mut dyn FnMut(&[u8]) -> usize,
+    ) -> Result<Vec<u8>, TableError> {
+        encode_page(self.schema, &self.columns, self.row_count, Some(left))
     }
 
     /// Rows of the page, at least 1.
@@ -374,7 +383,9 @@ impl TableBuilder {
         let clean = self.clean.take();
         let page = match clean {
             Some(page) => page,
-            None => sink.put(&encode_page(self.schema, &self.columns, self.buffered_rows)?)?,
+            None => {
+                sink.put(&encode_page(self.schema, &self.columns, self.buffered_rows, None)?)?
+            }
         };
         let first_key = match &self.columns[0] {
             ColumnBuffer::U64(values) => values[0],
@@ -395,9 +406,12 @@ impl TableBuilder {
         let Level { entries, clean, .. } = std::mem::take(&mut self.levels[level]);
         let page = match clean {
             Some(page) => page,
-            None => {
-                sink.put(&encode_page(&INDEX_SCHEMA, &index::columns(&entries), entries.len())?)?
-            }
+            None => sink.put(&encode_page(
+                &INDEX_SCHEMA,
+                &index::columns(&entries),
+                entries.len(),
+                None,
+            )?)?,
         };
         self.push_entry(level + 1, IndexEntry { page, ..entries[0] }, clean.is_some(), sink)
     }

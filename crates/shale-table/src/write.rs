@@ -32,12 +32,16 @@ impl ColumnBuffer {
     }
 }
 
+/// What a compressor leaves of some bytes.
+pub(crate) type Left<'a> = &'a mut dyn FnMut(&[u8]) -> usize;
+
 /// The bytes of a page of `row_count` rows (at least 1; each column has as many values). Depends on
-/// the values only.
+/// the values and, if the page is to be compressed, on what is `left` of them.
 pub(crate) fn encode_page(
     schema: &'static Schema,
     columns: &[ColumnBuffer],
     row_count: usize,
+    mut left: Option<Left<'_>>,
 ) -> Result<Vec<u8>, TableError> {
     let mut plain = vec![PAGE_VERSION, columns.len() as u8];
     varint::write(row_count as u64, &mut plain);
@@ -45,7 +49,10 @@ pub(crate) fn encode_page(
         match column {
             ColumnBuffer::U64(values) => {
                 debug_assert_eq!(values.len(), row_count);
-                integers::encode(values, TIER_COLUMN, &mut plain);
+                match &mut left {
+                    Some(left) => integers::encode_compressed(values, left, &mut plain),
+                    None => integers::encode(values, TIER_COLUMN, &mut plain),
+                }
             }
             ColumnBuffer::Bytes(strings) => {
                 debug_assert_eq!(strings.len(), row_count);

@@ -64,8 +64,9 @@ impl ReferenceLimits {
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
 
-/// What LZMA does best on text, and on tables and byte code as well: four bits of the byte before, and no alignment. Its decoder works
-/// for each stored byte, so it is for what leaves few; trees are slow on what repeats all the time.
+/// What LZMA does best on text, and on tables and byte code as well: four bits of the byte before,
+/// and no alignment. Its decoder works for each stored byte, so it is for what leaves few; trees
+/// are slow on what repeats all the time.
 const LZMA_OF_LITTLE: &[CodecOfLittle] = &[
     CodecOfLittle { share: 16, codec: "lzma:9,mf=hc4,lc=4,pb=0,depth=48" },
     CodecOfLittle { share: 5, codec: "lzma:9,lc=4,pb=0" },
@@ -90,7 +91,7 @@ pub const LEVELS: [Level; 10] = [
     related(
         5,
         "zstd and quick LZMA, with references",
-        ("zstd:10", LZMA_QUICK),
+        ("zstd:12", LZMA_QUICK),
         512 * KIB,
         (4, 2, 2),
     ),

@@ -22,6 +22,9 @@ use crate::report::TableCounts;
 /// Codec of a page that needs its table's dictionary: a number of page references only.
 const WITH_DICTIONARY: u8 = 2;
 
+/// What tells how well a column will be compressed.
+const TRIAL: Settings = Settings { codec: Codec::Zstd, level: 9, ..Settings::STORED };
+
 /// All tables that are being written.
 pub(crate) struct Pages<'p, 'env, 'o> {
     env: &'env Env<'env>,
@@ -161,7 +164,20 @@ fn pack(
     rows: &PageRows,
     dictionary: &[u8],
 ) -> Result<PackedPage, WriteError> {
-    let plain = rows.encode()?;
+    let plain = match settings.codec {
+        Codec::Stored => rows.encode()?,
+        _ => {
+            let mut error = None;
+            let plain = rows.encode_compressed(&mut |section| {
+                let left = bench.encode(TRIAL, &[], section);
+                left.map_err(|e| error = Some(e)).map_or(section.len(), |left| left.len())
+            })?;
+            if let Some(error) = error {
+                return Err(error);
+            }
+            plain
+        }
+    };
     let stored = bench.encode(settings, dictionary, &plain)?;
     let stored = (stored.len() < plain.len()).then_some(stored);
     let codec = match (&stored, dictionary) {

@@ -420,8 +420,8 @@ fn check_tables<'l>(
     Ok(rows)
 }
 
-/// Two stages, side by side where more than one thread may work. Problems are told in the same order
-/// however many do: those of the second stage behind those of the first.
+/// Two stages, side by side where more than one thread may work. Problems are told in the same
+/// order however many do: those of the second stage behind those of the first.
 fn beside<A, B: Send>(
     context: &Context<'_>,
     checked: &mut Checked,

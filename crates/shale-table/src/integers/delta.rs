@@ -10,7 +10,9 @@
 
 use std::fmt;
 
-use super::{Integers, TIER_BLOCKS, TIER_RUNS, Tier};
+use super::{
+    Integers, TAG_DELTA_RISING, TAG_DELTA_ZIGZAG, TAG_PACKED, TIER_BLOCKS, TIER_RUNS, Tier, packed,
+};
 use crate::{
     error::Damage,
     varint::{self, Reader},
@@ -23,6 +25,15 @@ const BLOCK_VALUES: usize = 64;
 pub(super) enum Sign {
     Rising,
     Zigzag,
+}
+
+impl Sign {
+    pub(super) fn tag(self) -> u8 {
+        match self {
+            Self::Rising => TAG_DELTA_RISING,
+            Self::Zigzag => TAG_DELTA_ZIGZAG,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -121,6 +132,19 @@ pub(super) fn encode(
     if out.len() >= len_max {
         return false;
     }
+    super::encode(&deltas(values, sign), (tier - 1).min(TIER_RUNS), out);
+    true
+}
+
+/// As [`encode`], with deltas of whole bytes.
+pub(super) fn encode_in_bytes(values: &[u64], sign: Sign, out: &mut Vec<u8>) {
+    let checkpoints: Vec<u64> = values.iter().copied().step_by(BLOCK_VALUES).collect();
+    super::encode(&checkpoints, TIER_BLOCKS, out);
+    out.push(TAG_PACKED);
+    packed::encode_in_bytes(&deltas(values, sign), out);
+}
+
+fn deltas(values: &[u64], sign: Sign) -> Vec<u64> {
     let differences = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
     let mut deltas = Vec::with_capacity(values.len());
     deltas.push(0);
@@ -129,6 +153,5 @@ pub(super) fn encode(
         Sign::Zigzag => deltas.extend(differences.map(varint::zigzag)),
     }
     deltas[0] = deltas[1];
-    super::encode(&deltas, (tier - 1).min(TIER_RUNS), out);
-    true
+    deltas
 }

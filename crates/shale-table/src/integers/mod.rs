@@ -21,9 +21,10 @@
 //! values at each tier that may hold one. A section with a codec above its tier is damage.
 //!
 //! The writer takes the smallest encoding, except that a codec whose access costs more must save
-//! something for it: one part in [`SAVING_PARTS`], delta one in [`SAVING_PARTS_DELTA`]. The reader
-//! materialises nothing; it checks bounds when the page is parsed, and what lies inside when a
-//! value is asked for.
+//! something for it: one part in [`SAVING_PARTS`], delta one in [`SAVING_PARTS_DELTA`]. Where a
+//! page is compressed, what the compressor leaves counts, and long columns are offered in whole
+//! bytes as well ([`encode_compressed`]). The reader materialises nothing; it checks bounds when
+//! the page is parsed, and what lies inside when a value is asked for.
 
 mod blocks; // packed, with a width for each 64 values
 mod delta; // differences, with checkpoints
@@ -57,6 +58,9 @@ const SAVING_PARTS: usize = 32;
 
 /// The same for delta, whose access sums up to 64 values.
 const SAVING_PARTS_DELTA: usize = 16;
+
+/// Columns shorter than this are not worth a trial of their own.
+const TRIAL_LEN_MIN: usize = 512;
 
 const TAG_LINEAR: u8 = 0x10;
 const TAG_PACKED: u8 = 0x11;
@@ -207,11 +211,37 @@ pub(crate) fn encode(values: &[u64], tier: Tier, out: &mut Vec<u8>) {
         dictionary::encode(values, tier, len_max, out)
     });
     let sign = delta::sign_of(values);
-    let tag = match sign {
-        Sign::Rising => TAG_DELTA_RISING,
-        Sign::Zigzag => TAG_DELTA_ZIGZAG,
-    };
-    offer(tag, TIER_DELTA, &|len_max, out| delta::encode(values, sign, tier, len_max, out));
+    offer(sign.tag(), TIER_DELTA, &|len_max, out| delta::encode(values, sign, tier, len_max, out));
+    out.extend_from_slice(&best);
+}
+
+/// Appends the column `values` (at least one) as the section of which least is left when the page
+/// is compressed, as far as `left` can tell: the length that a compressor makes of bytes.
+///
+/// Values that are packed to the bit lie differently in their bytes each time, so a compressor does
+/// not see that they repeat. Whole bytes show it: inode tables of many versions of one tree need
+/// half of the space.
+pub(crate) fn encode_compressed(
+    values: &[u64],
+    left: &mut dyn FnMut(&[u8]) -> usize,
+    out: &mut Vec<u8>,
+) {
+    let mut best = Vec::new();
+    encode(values, TIER_COLUMN, &mut best);
+    if best.len() >= TRIAL_LEN_MIN {
+        let mut len_max = left(&best);
+        let mut plain = vec![TAG_PACKED];
+        packed::encode_in_bytes(values, &mut plain);
+        let sign = delta::sign_of(values);
+        let mut deltas = vec![sign.tag()];
+        delta::encode_in_bytes(values, sign, &mut deltas);
+        for (section, parts) in [(plain, SAVING_PARTS), (deltas, SAVING_PARTS_DELTA)] {
+            let len = left(&section);
+            if len < len_max - len_max / parts {
+                (best, len_max) = (section, len);
+            }
+        }
+    }
     out.extend_from_slice(&best);
 }
 

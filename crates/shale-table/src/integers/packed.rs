@@ -76,6 +76,20 @@ pub(super) fn encode(values: &[u64], out: &mut Vec<u8>) {
     }
 }
 
+/// As [`encode`], with codes of whole bytes, and values as they are where they take no more of
+/// them: longer, but a compressor sees what repeats in the page, and from page to page.
+pub(super) fn encode_in_bytes(values: &[u64], out: &mut Vec<u8>) {
+    let min = values.iter().copied().min().unwrap_or(0);
+    let max = values.iter().copied().max().unwrap_or(0);
+    let width_in_bytes = |reach: u64| bitpack::width_of(reach).next_multiple_of(8);
+    let width = width_in_bytes(max - min);
+    let base = if width_in_bytes(max) == width { 0 } else { min };
+    varint::write(base, out);
+    varint::write(1, out);
+    out.push(width as u8);
+    bitpack::write(values.iter().map(|value| value - base), width, out);
+}
+
 fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);

@@ -45,7 +45,7 @@ fn columns() -> impl Strategy<Value = Vec<u64>> {
 /// A tag and an encoder for it, whatever it costs; false if it cannot hold the values.
 type Forced = (u8, fn(&[u64], &mut Vec<u8>) -> bool);
 
-const FORCED: [Forced; 6] = [
+const FORCED: [Forced; 9] = [
     (TAG_PACKED, |values, out| {
         packed::encode(values, out);
         true
@@ -58,6 +58,22 @@ const FORCED: [Forced; 6] = [
     }),
     (TAG_DELTA_ZIGZAG, |values, out| {
         values.len() > 1 && delta::encode(values, Sign::Zigzag, TIER_COLUMN, usize::MAX, out)
+    }),
+    (TAG_PACKED, |values, out| {
+        packed::encode_in_bytes(values, out);
+        true
+    }),
+    (TAG_DELTA_RISING, |values, out| {
+        values.len() > 1 && {
+            delta::encode_in_bytes(values, Sign::Rising, out);
+            true
+        }
+    }),
+    (TAG_DELTA_ZIGZAG, |values, out| {
+        values.len() > 1 && {
+            delta::encode_in_bytes(values, Sign::Zigzag, out);
+            true
+        }
     }),
 ];
 
@@ -106,6 +122,20 @@ proptest! {
                 check(&section, &values, TIER_COLUMN, cut);
             }
         }
+    }
+
+    #[test]
+    fn whatever_a_compressor_says_every_value_comes_back(
+        values in columns(), times in 1usize..9, taste: u32, cut: (usize, usize),
+    ) {
+        let values = values.repeat(times);
+        let mut section = Vec::new();
+        // Any section may seem the best.
+        let mut left = |bytes: &[u8]| bytes.iter().fold(taste, |sum, &b| {
+            sum.wrapping_mul(0x9e37_79b1).wrapping_add(u32::from(b))
+        }) as usize;
+        encode_compressed(&values, &mut left, &mut section);
+        check(&section, &values, TIER_COLUMN, cut);
     }
 
     #[test]
