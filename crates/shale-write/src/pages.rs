@@ -239,3 +239,52 @@ impl PageSink for Sink<'_, '_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shale_format::schema::references;
+    use shale_table::Page;
+
+    use super::*;
+
+    /// The packed page of one column of integers, and what is left of it packed to the bit.
+    fn packed(values: &[u64]) -> (PackedPage, usize) {
+        let mut builder = TableBuilder::new(&references::SCHEMA);
+        for &value in values {
+            assert!(builder.push_apart(&[Value::U64(value)]).unwrap().is_none());
+        }
+        let rows = builder.cut().unwrap();
+        let settings: Settings = "zstd:19".parse().unwrap();
+        let mut bench = Bench::default();
+        let to_the_bit = bench.encode(settings, &[], &rows.encode().unwrap()).unwrap();
+        (pack(&mut bench, settings, &rows, &[]).unwrap(), to_the_bit.len())
+    }
+
+    #[test]
+    fn numbers_that_come_again_are_compressed_and_others_take_no_more() {
+        let mut state = 1u64;
+        let mut chance = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state >> 51
+        };
+        // Contents of a tree in 20 versions, each with a new one; an odd number of them, so that
+        // values of 13 bits lie differently in their bytes each time.
+        let mut version: Vec<u64> = (0..501).map(|_| chance()).collect();
+        let mut versions = Vec::new();
+        for number in 0..20 {
+            version[number * 7] = chance();
+            versions.extend_from_slice(&version);
+        }
+        let (page, to_the_bit) = packed(&versions);
+        let stored = page.stored.unwrap();
+        assert!(stored.len() * 3 < to_the_bit, "{} of {to_the_bit}", stored.len());
+        let parsed = Page::parse(page.plain, &references::SCHEMA).unwrap();
+        let mut back = Vec::new();
+        parsed.u64_range(0, 0..versions.len(), &mut back).unwrap();
+        assert_eq!(back, versions);
+
+        let noise: Vec<u64> = (0..10_000).map(|_| chance()).collect();
+        let (page, to_the_bit) = packed(&noise);
+        assert!(page.stored.map_or(page.plain.len(), |stored| stored.len()) <= to_the_bit);
+    }
+}
