@@ -16,10 +16,11 @@
 //!
 //! # What is checked
 //!
-//! [`Page::parse`] checks tags, nesting, counts and that every part lies inside the page, in time
-//! that depends on the columns, not the rows, and allocates less than [`COLUMNS_MAX`] times 2 KiB
-//! besides the bytes it was given. What lies inside the parts is checked when it is read: on a
-//! damaged page every method returns an error or some value, and never panics. Integrity is not
+//! [`Page::parse`] checks tags, nesting, counts, the order of runs and that every part lies inside
+//! the page, in time that depends on the columns and their runs, not the rows, and allocates less
+//! than [`COLUMNS_MAX`] times 2 KiB besides the bytes it was given. What lies inside the parts is
+//! checked when it is read: on a damaged page every method returns an error or some value, and
+//! never panics. Integrity is not
 //! checked here: whoever fetched the page verified its checksum.
 
 use std::{cmp::Ordering, fmt, mem::size_of, ops::Range};
@@ -67,7 +68,7 @@ enum Section {
 
 impl Page {
     /// Parses the headers of a page and checks the bounds of all its parts. Costs some tens of
-    /// nanoseconds a column, whatever the number of rows.
+    /// nanoseconds a column and some a run, whatever the number of rows.
     pub fn parse(plain: Vec<u8>, schema: &'static Schema) -> Result<Page, TableError> {
         let table = schema.name;
         let damaged = |Damage(what)| TableError::PageDamaged { table, what };
