@@ -20,6 +20,15 @@ scripts/need.sh cc=build-essential cmake git fusermount3=fuse3 rsync getfattr=at
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+mkdir -p "$target" || exit 1
+
+# room: the free megabytes where programs are built and where tests keep their trees and images.
+room() {
+  printf 'free: %s MB in %s, %s MB in %s\n' \
+    "$(df -m --output=avail "$target" | tail -n 1 | tr -d ' ')" "$target" \
+    "$(df -m --output=avail "$work" | tail -n 1 | tr -d ' ')" "${work%/*}"
+}
+
 names=() results=() times=()
 passed=0 failed=0 skipped=0
 
@@ -45,7 +54,13 @@ stage() {
   fi
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   names+=("$name") times+=($((SECONDS - start)))
-  if [ "$status" -eq 0 ]; then results+=("ok, $p passed"); else results+=("FAILED, $f of $((p + f))"); fi
+  if [ "$status" -eq 0 ]; then
+    results+=("ok, $p passed")
+  else
+    results+=("FAILED, $f of $((p + f))")
+    # A linker or a test that met a full disk does not always say so.
+    room
+  fi
 }
 
 shell_syntax() {
@@ -61,6 +76,7 @@ demo_nasty() {
   mkdir "$tree" && "$target/debug/shale-tree" nasty "$tree" 1 && scripts/demo.sh "$tree"
 }
 
+room
 stage "format" cargo fmt --all --check
 stage "tidy" cargo xtask tidy
 stage "shell" shell_syntax
@@ -69,9 +85,11 @@ stage "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
 # What an earlier run built must not stand in for what does not build now.
 rm -f "$target/debug/shale" "$target/debug/shale-tree"
 stage "build" cargo build --quiet --workspace
-stage "tests" cargo test --no-fail-fast --workspace --exclude shale-tests
 export SHALE=$target/debug/shale
-stage "promises" cargo test --no-fail-fast -p shale-tests -- --nocapture
+# All three take the whole workspace: a part of it has other features, and would build every crate anew.
+stage "units" cargo test --no-fail-fast --workspace --lib --bins
+stage "promises" cargo test --no-fail-fast --workspace --test '*' -- --show-output
+stage "examples" cargo test --no-fail-fast --workspace --doc
 if [ -z "${FAST:-}" ]; then
   stage "demo" demo_nasty
 fi

@@ -64,6 +64,11 @@ fn sections(bytes: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
     found
 }
 
+/// The payload of the section of pages.
+fn pages(bytes: &[u8]) -> std::ops::Range<usize> {
+    sections(bytes).into_iter().find(|(kind, _)| *kind == 2).unwrap().1
+}
+
 /// Where some bytes are in others.
 fn find(bytes: &[u8], wanted: &[u8]) -> usize {
     bytes.windows(wanted.len()).position(|window| window == wanted).unwrap()
@@ -195,8 +200,7 @@ fn what_is_more_than_parity_can_restore_is_told_apart() {
 #[test]
 fn damaged_pages_name_what_their_rows_are_for() {
     let bytes = image(0);
-    let parts = sections(&bytes);
-    let pages = parts.iter().find(|(kind, _)| *kind == 2).unwrap().1.clone();
+    let pages = pages(&bytes);
     let mut touched = 0;
     // A byte in every few pages; whatever a page holds, somebody is named or nobody is hit.
     for at_byte in (pages.start..pages.end).step_by((pages.len() / 60).max(1)) {
@@ -220,9 +224,8 @@ fn damaged_pages_name_what_their_rows_are_for() {
 #[test]
 fn problems_are_told_in_the_same_order_by_one_thread_and_by_several() {
     let mut damaged = image(0);
-    let parts = sections(&damaged);
-    let pages = parts.iter().find(|(kind, _)| *kind == 2).unwrap().1.clone();
-    for at_byte in pages.clone().step_by(pages.len() / 7) {
+    let pages = pages(&damaged);
+    for at_byte in pages.clone().step_by(pages.len() / 40) {
         damaged[at_byte] ^= 2;
     }
     let by = |threads| run(&damaged, &CheckOptions { threads, ..at(CheckLevel::Tables) });
