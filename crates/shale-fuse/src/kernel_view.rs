@@ -15,15 +15,16 @@ use crate::error::MountError;
 use crate::mount::{Mounted, over};
 use crate::options::Options;
 use crate::view::{Totals, View};
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use image::{FILE_NAME, VirtualImage};
 
-/// Inodes of trees that the kernel view is worth: fewer are quick either way, and more take seconds
-/// to be laid out before the mount is ready, 5 µs each, which a mount used once does not get back.
-const WORTH_INODE_COUNTS: RangeInclusive<u64> = 2_000..=400_000;
+/// Inodes below which a tree is quick either way.
+const WORTH_INODE_COUNT_MIN: u64 = 2_000;
+/// Inodes beyond which laying out, 5 µs each, takes seconds before the mount is ready, which a
+/// mount used once does not get back.
+const WORTH_INODE_COUNT_MAX: u64 = 400_000;
 /// Bytes of data for each inode beyond which a tree is read no faster than through FUSE: what costs
 /// is then decoding, which is the same. Measured faster at 32 KiB, equal at 128 KiB.
 const WORTH_LEN_PER_INODE_MAX: u64 = 64 << 10;
@@ -37,10 +38,10 @@ pub fn suits_kernel_view(totals: Totals, options: &Options) -> Result<(), String
     if !options.allow_other {
         return Err("all users would see it, and allow_other was not asked for".into());
     }
-    if inode_count < *WORTH_INODE_COUNTS.start() {
+    if inode_count < WORTH_INODE_COUNT_MIN {
         return Err(format!("a tree of {inode_count} inodes is quick either way"));
     }
-    if inode_count > *WORTH_INODE_COUNTS.end() {
+    if inode_count > WORTH_INODE_COUNT_MAX {
         return Err(format!("laying out {inode_count} inodes would keep the mount waiting"));
     }
     let len_per_inode = len / inode_count;

@@ -9,12 +9,13 @@ use crate::{
     ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSink, PageSource, Schema, TableError, TableRoot,
     Value,
     index::{self, IndexEntry},
+    integers,
     limits::{
         COLUMNS_MAX, LEVELS_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX, PAGE_VALUES_MAX, ROW_BYTES_MAX,
         VALUE_LEN_MAX,
     },
     table::{check_root, last_child_at},
-    write::{ColumnBuffer, encode_page},
+    write::{ColumnBuffer, encode_page, encode_page_by},
 };
 
 /// Rows of a data page unless [`TableBuilder::with_page_rows`] says otherwise.
@@ -63,18 +64,13 @@ pub struct PageRows {
 }
 
 impl PageRows {
-    /// The plain page. Depends on the rows only.
-    pub fn encode(&self) -> Result<Vec<u8>, TableError> {
-        encode_page(self.schema, &self.columns, self.row_count, None)
-    }
-
-    /// The plain page as it is compressed best: `left` is what a compressor leaves of some bytes.
-    /// It is asked three times for each column of integers that is long, with up to 128 KiB.
-    pub fn encode_compressed(
-        &self,
-        left: &mut dyn FnMut(&[u8]) -> usize,
-    ) -> Result<Vec<u8>, TableError> {
-        encode_page(self.schema, &self.columns, self.row_count, Some(left))
+    /// The plain page as it is compressed best. Depends on the rows, and on `left`: how many bytes
+    /// a compressor leaves of some. It is asked three times for each column of integers that is
+    /// long, with up to 128 KiB; where it says the same of all, the page is as short as it can be.
+    pub fn encode(&self, left: &mut dyn FnMut(&[u8]) -> usize) -> Result<Vec<u8>, TableError> {
+        encode_page_by(self.schema, &self.columns, self.row_count, &mut |values, plain| {
+            integers::encode_compressed(values, left, plain);
+        })
     }
 
     /// Rows of the page, at least 1.
@@ -383,9 +379,7 @@ impl TableBuilder {
         let clean = self.clean.take();
         let page = match clean {
             Some(page) => page,
-            None => {
-                sink.put(&encode_page(self.schema, &self.columns, self.buffered_rows, None)?)?
-            }
+            None => sink.put(&encode_page(self.schema, &self.columns, self.buffered_rows)?)?,
         };
         let first_key = match &self.columns[0] {
             ColumnBuffer::U64(values) => values[0],
@@ -406,12 +400,9 @@ impl TableBuilder {
         let Level { entries, clean, .. } = std::mem::take(&mut self.levels[level]);
         let page = match clean {
             Some(page) => page,
-            None => sink.put(&encode_page(
-                &INDEX_SCHEMA,
-                &index::columns(&entries),
-                entries.len(),
-                None,
-            )?)?,
+            None => {
+                sink.put(&encode_page(&INDEX_SCHEMA, &index::columns(&entries), entries.len())?)?
+            }
         };
         self.push_entry(level + 1, IndexEntry { page, ..entries[0] }, clean.is_some(), sink)
     }

@@ -32,16 +32,24 @@ impl ColumnBuffer {
     }
 }
 
-/// What a compressor leaves of some bytes.
-pub(crate) type Left<'a> = &'a mut dyn FnMut(&[u8]) -> usize;
-
 /// The bytes of a page of `row_count` rows (at least 1; each column has as many values). Depends on
-/// the values and, if the page is to be compressed, on what is `left` of them.
+/// the values only.
 pub(crate) fn encode_page(
     schema: &'static Schema,
     columns: &[ColumnBuffer],
     row_count: usize,
-    mut left: Option<Left<'_>>,
+) -> Result<Vec<u8>, TableError> {
+    encode_page_by(schema, columns, row_count, &mut |values, plain| {
+        integers::encode(values, TIER_COLUMN, plain);
+    })
+}
+
+/// The same, with columns of integers as `encode_integers` appends them.
+pub(crate) fn encode_page_by(
+    schema: &'static Schema,
+    columns: &[ColumnBuffer],
+    row_count: usize,
+    encode_integers: &mut dyn FnMut(&[u64], &mut Vec<u8>),
 ) -> Result<Vec<u8>, TableError> {
     let mut plain = vec![PAGE_VERSION, columns.len() as u8];
     varint::write(row_count as u64, &mut plain);
@@ -49,10 +57,7 @@ pub(crate) fn encode_page(
         match column {
             ColumnBuffer::U64(values) => {
                 debug_assert_eq!(values.len(), row_count);
-                match &mut left {
-                    Some(left) => integers::encode_compressed(values, left, &mut plain),
-                    None => integers::encode(values, TIER_COLUMN, &mut plain),
-                }
+                encode_integers(values, &mut plain);
             }
             ColumnBuffer::Bytes(strings) => {
                 debug_assert_eq!(strings.len(), row_count);

@@ -164,20 +164,17 @@ fn pack(
     rows: &PageRows,
     dictionary: &[u8],
 ) -> Result<PackedPage, WriteError> {
-    let plain = match settings.codec {
-        Codec::Stored => rows.encode()?,
-        _ => {
-            let mut error = None;
-            let plain = rows.encode_compressed(&mut |section| {
-                let left = bench.encode(TRIAL, &[], section);
-                left.map_err(|e| error = Some(e)).map_or(section.len(), |left| left.len())
-            })?;
-            if let Some(error) = error {
-                return Err(error);
-            }
-            plain
+    let mut failure = None;
+    let plain = rows.encode(&mut |section| match bench.encode(TRIAL, &[], section) {
+        Ok(left) => left.len(),
+        Err(error) => {
+            failure = Some(error);
+            section.len()
         }
-    };
+    })?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
     let stored = bench.encode(settings, dictionary, &plain)?;
     let stored = (stored.len() < plain.len()).then_some(stored);
     let codec = match (&stored, dictionary) {
@@ -246,6 +243,13 @@ mod tests {
     use shale_table::Page;
 
     use super::*;
+    use crate::tests::random;
+
+    /// Numbers of 13 bits.
+    fn numbers(seed: u64, count: usize) -> Vec<u64> {
+        let bytes = random(seed, 2 * count);
+        bytes.chunks(2).map(|two| u64::from(two[0]) << 5 | u64::from(two[1]) >> 3).collect()
+    }
 
     /// The packed page of one column of integers, and what is left of it packed to the bit.
     fn packed(values: &[u64]) -> (PackedPage, usize) {
@@ -256,23 +260,18 @@ mod tests {
         let rows = builder.cut().unwrap();
         let settings: Settings = "zstd:19".parse().unwrap();
         let mut bench = Bench::default();
-        let to_the_bit = bench.encode(settings, &[], &rows.encode().unwrap()).unwrap();
+        let to_the_bit = bench.encode(settings, &[], &rows.encode(&mut |_| 0).unwrap()).unwrap();
         (pack(&mut bench, settings, &rows, &[]).unwrap(), to_the_bit.len())
     }
 
     #[test]
     fn numbers_that_come_again_are_compressed_and_others_take_no_more() {
-        let mut state = 1u64;
-        let mut chance = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            state >> 51
-        };
         // Contents of a tree in 20 versions, each with a new one; an odd number of them, so that
         // values of 13 bits lie differently in their bytes each time.
-        let mut version: Vec<u64> = (0..501).map(|_| chance()).collect();
+        let mut version = numbers(1, 501);
         let mut versions = Vec::new();
-        for number in 0..20 {
-            version[number * 7] = chance();
+        for (number, new) in numbers(2, 20).into_iter().enumerate() {
+            version[number * 7] = new;
             versions.extend_from_slice(&version);
         }
         let (page, to_the_bit) = packed(&versions);
@@ -283,8 +282,7 @@ mod tests {
         parsed.u64_range(0, 0..versions.len(), &mut back).unwrap();
         assert_eq!(back, versions);
 
-        let noise: Vec<u64> = (0..10_000).map(|_| chance()).collect();
-        let (page, to_the_bit) = packed(&noise);
+        let (page, to_the_bit) = packed(&numbers(3, 10_000));
         assert!(page.stored.map_or(page.plain.len(), |stored| stored.len()) <= to_the_bit);
     }
 }

@@ -46,6 +46,7 @@ pub use level::{Level, Subset};
 
 use bytes::Bytes;
 use findings::{Findings, Found, Scope};
+use store::Store;
 
 /// Problems kept in a report; further ones are counted.
 pub const PROBLEM_COUNT_MAX: usize = 1_000;
@@ -240,8 +241,9 @@ impl CheckReport {
 }
 
 /// What every stage is given.
+#[derive(Clone, Copy)]
 struct Context<'a> {
-    store: Arc<store::Store>,
+    store: &'a Store,
     findings: &'a Findings,
     progress: &'a dyn Progress,
     options: &'a CheckOptions,
@@ -249,15 +251,7 @@ struct Context<'a> {
     deadline: Option<Instant>,
 }
 
-impl<'a> Context<'a> {
-    /// The same, but problems are gathered in `findings`.
-    fn finding_in<'b>(&self, findings: &'b Findings) -> Context<'b>
-    where
-        'a: 'b,
-    {
-        Context { store: Arc::clone(&self.store), findings, ..*self }
-    }
-
+impl Context<'_> {
     fn check_cancel(&self) -> Result<(), Error> {
         self.options.cancel.check()
     }
@@ -281,16 +275,13 @@ pub fn check(
     let deadline = options.time_max.and_then(|time| Instant::now().checked_add(time));
     progress.phase(Phase::Sections);
     let (start, superblock) = begin(&source, options.offset, &findings)?;
-    let store = store::Store::new(Arc::clone(&source), start);
-    let mut context =
-        Context { store: Arc::new(store), findings: &findings, progress, options, deadline };
+    let whole = Store::new(Arc::clone(&source), start);
+    let context = Context { store: &whole, findings: &findings, progress, options, deadline };
     let layout = sections::walk(&context, &superblock)?;
-    let image_len = layout.image_len.unwrap_or_else(|| context.store.len());
-    let bytes_behind = context.store.len().saturating_sub(image_len);
-    if layout.image_len.is_some() {
-        context.store = Arc::new(context.store.limited(image_len));
-    }
-    let context = context;
+    let image_len = layout.image_len.unwrap_or(whole.len());
+    let bytes_behind = whole.len().saturating_sub(image_len);
+    let store = whole.limited(image_len);
+    let context = Context { store: &store, ..context };
     if bytes_behind > 0 && options.level >= Level::Frames {
         look_behind(&context, &source, start, image_len);
     }
@@ -365,7 +356,7 @@ fn begin(
     choice: OffsetChoice,
     findings: &Findings,
 ) -> Result<(u64, Superblock), Error> {
-    let read = |start| sections::superblock(&store::Store::new(Arc::clone(source), start));
+    let read = |start| sections::superblock(&Store::new(Arc::clone(source), start));
     let mut start = match choice {
         OffsetChoice::At(start) => start,
         OffsetChoice::Auto => 0,
@@ -432,7 +423,7 @@ fn beside<A, B: Send>(
         return Ok((first(context, checked)?, second(context, checked)?));
     }
     let findings = Findings::default();
-    let aside = context.finding_in(&findings);
+    let aside = Context { findings: &findings, ..*context };
     let mut checked_aside = Checked::default();
     let (first, second) = std::thread::scope(|scope| {
         let second = scope.spawn(|| second(&aside, &mut checked_aside));
@@ -440,6 +431,7 @@ fn beside<A, B: Send>(
         (first, second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     context.findings.append(findings);
+    // Stages of tables count nothing else.
     checked.rows += checked_aside.rows;
     Ok((first?, second?))
 }

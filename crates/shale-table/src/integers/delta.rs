@@ -127,8 +127,7 @@ pub(super) fn encode(
     len_max: usize,
     out: &mut Vec<u8>,
 ) -> bool {
-    let checkpoints: Vec<u64> = values.iter().copied().step_by(BLOCK_VALUES).collect();
-    super::encode(&checkpoints, TIER_BLOCKS, out);
+    encode_checkpoints(values, out);
     if out.len() >= len_max {
         return false;
     }
@@ -136,14 +135,19 @@ pub(super) fn encode(
     true
 }
 
-/// As [`encode`], with deltas of whole bytes.
+/// As [`encode`], with deltas of whole bytes, however long that is.
 pub(super) fn encode_in_bytes(values: &[u64], sign: Sign, out: &mut Vec<u8>) {
-    let checkpoints: Vec<u64> = values.iter().copied().step_by(BLOCK_VALUES).collect();
-    super::encode(&checkpoints, TIER_BLOCKS, out);
+    encode_checkpoints(values, out);
     out.push(TAG_PACKED);
     packed::encode_in_bytes(&deltas(values, sign), out);
 }
 
+fn encode_checkpoints(values: &[u64], out: &mut Vec<u8>) {
+    let checkpoints: Vec<u64> = values.iter().copied().step_by(BLOCK_VALUES).collect();
+    super::encode(&checkpoints, TIER_BLOCKS, out);
+}
+
+/// One delta for each of at least two values.
 fn deltas(values: &[u64], sign: Sign) -> Vec<u64> {
     let differences = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
     let mut deltas = Vec::with_capacity(values.len());

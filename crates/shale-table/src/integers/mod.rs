@@ -23,8 +23,8 @@
 //! The writer takes the smallest encoding, except that a codec whose access costs more must save
 //! something for it: one part in [`SAVING_PARTS`], delta one in [`SAVING_PARTS_DELTA`]. Where a
 //! page is compressed, what the compressor leaves counts, and long columns are offered in whole
-//! bytes as well ([`encode_compressed`]). The reader materialises nothing; it checks bounds when
-//! the page is parsed, and what lies inside when a value is asked for.
+//! bytes as well ([`encode_compressed`]). The reader materialises nothing; it checks bounds and
+//! the order of runs when the page is parsed, and what else lies inside when a value is asked for.
 
 mod blocks; // packed, with a width for each 64 values
 mod delta; // differences, with checkpoints

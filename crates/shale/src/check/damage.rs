@@ -158,9 +158,9 @@ fn spread(
     root: &Root,
     guilty: &mut BTreeMap<u64, Blame>,
 ) -> Result<(), PageFault> {
-    let frame_pages = TablePages::new(&context.store, &root.frames)?;
+    let frame_pages = TablePages::new(context.store, &root.frames)?;
     let mut rows = open(&frame_pages, &root.frames, &frames::SCHEMA)?;
-    let reference_pages = TablePages::new(&context.store, &root.references)?;
+    let reference_pages = TablePages::new(context.store, &root.references)?;
     let mut list = open(&reference_pages, &root.references, &references::SCHEMA)?;
     // Depth goes down along references, so that this ends.
     loop {
@@ -197,7 +197,7 @@ fn stream_ranges(
     lost: &[(usize, RowScope)],
 ) -> Vec<Range> {
     let mut ranges: Vec<Range> = Lost::of(lost, &root.frames, &frames::SCHEMA).ranges().collect();
-    let pages = TablePages::new(&context.store, &root.frames);
+    let pages = TablePages::new(context.store, &root.frames);
     if let Ok(pages) = &pages
         && let Ok(mut rows) = open(pages, &root.frames, &frames::SCHEMA)
     {
@@ -228,7 +228,7 @@ fn content_hits(
             blame(&mut hit.problems, &[*problem]);
         }
     }
-    let content_pages = TablePages::new(&context.store, &root.contents)?;
+    let content_pages = TablePages::new(context.store, &root.contents)?;
     let mut content_rows = open(&content_pages, &root.contents, &contents::SCHEMA)?;
     let content_count = root.contents.row_count;
     let lost_extents = Lost::of(lost, &root.extents, &extents::SCHEMA);
@@ -236,7 +236,7 @@ fn content_hits(
         // A range that reaches into lost contents ends there; those are hit already.
         let _ = add_contents(&mut content_rows, content_count, &range, &mut hits);
     }
-    let extent_pages = TablePages::new(&context.store, &root.extents)?;
+    let extent_pages = TablePages::new(context.store, &root.extents)?;
     let mut extent_rows = open(&extent_pages, &root.extents, &extents::SCHEMA)?;
     // Ranges may lie in one another; how far back one can begin and still reach is known.
     let mut reach: Vec<u64> = Vec::with_capacity(streams.len());
@@ -324,7 +324,7 @@ fn lost_sets(
     if items.scopes.is_empty() && of_sets.scopes.is_empty() {
         return Ok(sets);
     }
-    let pages = TablePages::new(&context.store, &snapshot.xattr_sets);
+    let pages = TablePages::new(context.store, &snapshot.xattr_sets);
     let mut rows = match &pages {
         Ok(pages) => open(pages, &snapshot.xattr_sets, &xattr_sets::SCHEMA).ok(),
         Err(_) => None,
@@ -352,7 +352,7 @@ fn inode_hits(
     contents: &BTreeMap<u64, Hit>,
     lost: &[(usize, RowScope)],
 ) -> Result<HashMap<u64, Hit>, PageFault> {
-    let store = &context.store;
+    let store = context.store;
     let sets = lost_sets(context, snapshot, lost).unwrap_or_default();
     let symlinks = Lost::of(lost, &snapshot.symlinks, &shale_format::schema::symlinks::SCHEMA);
     let directory_rows = Lost::of(lost, &snapshot.directories, &directories::SCHEMA);
@@ -409,7 +409,7 @@ fn snapshot_paths(
     found: &mut [Found],
     damage: &mut Damaged,
 ) -> Result<(), PageFault> {
-    let store = &context.store;
+    let store = context.store;
     let inode_hits = inode_hits(context, snapshot, contents, lost)?;
     let lost_entries = Lost::of(lost, &snapshot.entries, &entries::SCHEMA);
     let lost_directories = Lost::of(lost, &snapshot.directories, &directories::SCHEMA);

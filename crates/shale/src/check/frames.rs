@@ -103,7 +103,7 @@ pub(super) fn check(
 }
 
 fn plain_total(context: &Context<'_>, root: &Root) -> u64 {
-    let pages = TablePages::new(&context.store, &root.frames).ok();
+    let pages = TablePages::new(context.store, &root.frames).ok();
     pages
         .as_ref()
         .and_then(|pages| Table::new(root.frames, &frames::SCHEMA, pages).ok())
@@ -113,7 +113,7 @@ fn plain_total(context: &Context<'_>, root: &Root) -> u64 {
 
 /// How often each frame is referred to.
 fn count_uses(context: &Context<'_>, root: &Root, uses: &[AtomicU32]) -> Result<(), PageFault> {
-    let pages = TablePages::new(&context.store, &root.references)?;
+    let pages = TablePages::new(context.store, &root.references)?;
     let table = Table::new(root.references, &references::SCHEMA, &pages)?;
     let mut rows = table.cursor();
     for row in 0..table.row_count() {
@@ -174,7 +174,7 @@ struct Tools<'t, 's> {
 
 impl Work<'_> {
     fn run(&self) -> Result<(), PageFault> {
-        let store: &Store = &self.context.store;
+        let store: &Store = self.context.store;
         let frame_pages = TablePages::new(store, &self.root.frames)?;
         let frame_table = Table::new(self.root.frames, &frames::SCHEMA, &frame_pages)?;
         let reference_pages = TablePages::new(store, &self.root.references)?;

@@ -230,8 +230,8 @@ fn check_references(
         return Ok(());
     };
     let (Ok(frame_pages), Ok(reference_pages)) = (
-        TablePages::new(&context.store, &root.frames),
-        TablePages::new(&context.store, &root.references),
+        TablePages::new(context.store, &root.frames),
+        TablePages::new(context.store, &root.references),
     ) else {
         return Ok(());
     };

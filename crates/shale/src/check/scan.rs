@@ -83,7 +83,7 @@ pub(super) fn scan(
         first_key: None,
         end_key: None,
     };
-    let pages = match TablePages::new(&context.store, root) {
+    let pages = match TablePages::new(context.store, root) {
         Ok(pages) => pages,
         Err(fault) => {
             let range = (root.dictionary.offset, Some(u64::from(root.dictionary.stored_len)));

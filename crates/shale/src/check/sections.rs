@@ -239,7 +239,7 @@ fn read_root(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Optio
     let at = |offset: u64| layout.sections.iter().find(|section| section.offset == offset);
     let result = match at(trailer.root_offset) {
         None => Err("no whole section is where the trailer says the root is".to_owned()),
-        Some(section) => decode_root(&context.store, section, trailer.root_section_len),
+        Some(section) => decode_root(context.store, section, trailer.root_section_len),
     };
     let what = match result {
         Ok(root) => return Some(root),
@@ -250,7 +250,7 @@ fn read_root(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Optio
         .and_then(|merkle| at(merkle.end()))
         .and_then(|section| {
             let len = section.end() - section.offset;
-            decode_root(&context.store, section, len).ok()
+            decode_root(context.store, section, len).ok()
         });
     let range = Some((trailer.root_offset, Some(trailer.root_section_len)));
     match &second {

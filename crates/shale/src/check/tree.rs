@@ -71,7 +71,7 @@ fn check_inodes(
 ) -> Result<bool, Error> {
     let directory_count = snapshot.directories.row_count.saturating_sub(1);
     // Sizes are sums over the table of contents; without it they are not checked.
-    let content_pages = TablePages::new(&context.store, &root.contents).ok();
+    let content_pages = TablePages::new(context.store, &root.contents).ok();
     let content_table = content_pages
         .as_ref()
         .and_then(|pages| Table::new(root.contents, &contents::SCHEMA, pages).ok());
@@ -271,7 +271,7 @@ fn walk_links(
     snapshot: &Snapshot,
     place: &str,
 ) -> Result<Result<(), Error>, PageFault> {
-    let store = &context.store;
+    let store = context.store;
     let inode_pages = TablePages::new(store, &snapshot.inodes)?;
     let directory_pages = TablePages::new(store, &snapshot.directories)?;
     let entry_pages = TablePages::new(store, &snapshot.entries)?;
@@ -472,8 +472,8 @@ fn check_xattr_order(
     snapshot: &Snapshot,
     place: &str,
 ) -> Result<(), PageFault> {
-    let set_pages = TablePages::new(&context.store, &snapshot.xattr_sets)?;
-    let item_pages = TablePages::new(&context.store, &snapshot.xattr_items)?;
+    let set_pages = TablePages::new(context.store, &snapshot.xattr_sets)?;
+    let item_pages = TablePages::new(context.store, &snapshot.xattr_items)?;
     let set_table = Table::new(snapshot.xattr_sets, &xattr_sets::SCHEMA, &set_pages)?;
     let item_table = Table::new(snapshot.xattr_items, &xattr_items::SCHEMA, &item_pages)?;
     // Rows whose name is not above the one before: a set may begin there, but not go across.
