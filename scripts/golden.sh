@@ -14,12 +14,12 @@ shale=${SHALE:-$target/release/shale}
 cargo build --quiet --package shale-tests --bin shale-tree
 tree=$target/debug/shale-tree
 # Each version has images of what it brought: 0.1 of every table and content, 0.2 of identity and
-# parity.
-version=0.2
+# parity, 0.3 of lines as columns.
+version=0.3
 work=$(mktemp -d -p /dev/shm)
 trap 'rm -rf "$work"' EXIT
 mkdir -p testdata/images
-for name in tiny parity; do
+for name in tiny parity lines; do
   image=testdata/images/$version-$name.shale
   case $name in
     parity) of=tiny options=(--parity 5%) ;;

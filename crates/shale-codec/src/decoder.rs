@@ -7,20 +7,24 @@
 
 use crate::brotli::BrotliDecoder;
 use crate::encoder::append;
+use crate::lines;
 use crate::lz4::Lz4Decoder;
 use crate::lzma::LzmaDecoder;
 use crate::zstd::ZstdDecoder;
-use crate::{Codec, CodecError};
+use crate::{Codec, CodecError, Filter};
 
 /// Decompresses frames of any codec. One per thread; it can be sent between threads.
 ///
 /// Libraries' contexts are made when first needed and kept. Besides `out`, it holds about 160 KiB
 /// for zstd, nothing for LZ4, and for LZMA a copy of the last prefix and frame; during a call for
-/// brotli, three times prefix and frame and 4 MiB at the very most.
+/// brotli, three times prefix and frame and 4 MiB at the very most; and of frames of lines the last
+/// one's form, which is shorter than the frame.
 #[derive(Debug, Default)]
 pub struct Decoder {
     zstd: Option<ZstdDecoder>,
     lzma: LzmaDecoder,
+    /// What was decoded of a frame of lines.
+    form: Vec<u8>,
 }
 
 impl Decoder {
@@ -62,6 +66,45 @@ impl Decoder {
             Codec::Lzma => self.lzma.decode(prefix, stored, plain_len, out),
             Codec::Brotli => BrotliDecoder.decode(prefix, stored, plain_len, out),
         };
+        if result.is_err() {
+            out.truncate(start);
+        }
+        result
+    }
+
+    /// As [`Decoder::decode`], of a frame with a filter; the prefix is filtered alike
+    /// ([`Filter::apply`]), and empty for a filter that does not work in place.
+    ///
+    /// # Errors
+    /// As for [`Decoder::decode`], or the filter's form is damaged; `out` is then as it was.
+    pub fn decode_filtered(
+        &mut self,
+        (codec, filter): (Codec, Filter),
+        prefix: &[u8],
+        stored: &[u8],
+        plain_len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        let start = out.len();
+        if filter.is_in_place() {
+            self.decode(codec, prefix, stored, plain_len, out)?;
+            filter.reverse(&mut out[start..]);
+            return Ok(());
+        }
+        let corrupt = |detail: &str| CodecError::Corrupt { codec, detail: detail.to_owned() };
+        if !prefix.is_empty() {
+            return Err(corrupt("a frame of lines has references"));
+        }
+        let Some((form_len, stored)) = lines::split_len(stored, plain_len) else {
+            return Err(corrupt("the length of the lines' form is wrong"));
+        };
+        let mut form = std::mem::take(&mut self.form);
+        form.clear();
+        let result = self.decode(codec, prefix, stored, form_len, &mut form).and_then(|()| {
+            lines::decode(&form, plain_len, out)
+                .map_err(|fault| corrupt(&format!("lines: {fault}")))
+        });
+        self.form = form;
         if result.is_err() {
             out.truncate(start);
         }

@@ -81,6 +81,23 @@ impl Encoder {
     }
 }
 
+impl Encoder {
+    /// Appends the compressed form of what [`crate::lines_form`] made of a frame: its length, then
+    /// what the codec makes of it. [`crate::Decoder::decode_filtered`] undoes both.
+    ///
+    /// # Errors
+    /// As for [`Encoder::encode`].
+    pub fn encode_form(&mut self, form: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let start = out.len();
+        crate::lines::push_varint(form.len() as u64, out);
+        let result = self.encode(&[], form, out);
+        if result.is_err() {
+            out.truncate(start);
+        }
+        result
+    }
+}
+
 /// Copies bytes to the end of `out`.
 pub(crate) fn append(codec: Codec, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
     reserve(codec, bytes.len(), out)?;

@@ -1,10 +1,12 @@
-//! Filters: reversible rewriting of machine code before compression.
+//! Filters: reversible rewriting before compression.
 //!
+//! Most are for machine code and work in place.
 //! A call names its target by distance, so calls of one function from many places look all
 //! different. A filter rewrites the distance as the target's place counted from the start of the
 //! bytes; then they look alike, and compress as repetitions. Lengths do not change, and every
 //! byte string comes back as it was, whatever it is: a filter on bytes that are no machine code
-//! costs compression, never correctness.
+//! costs compression, never correctness. The filter of lines (`lines.rs`) makes another, shorter
+//! form of text; what there is to know of its length stands before the compressed bytes.
 
 use std::fmt;
 
@@ -24,11 +26,14 @@ pub enum Filter {
     BcjArm64 = 2,
     /// Calls of 32-bit ARM (not Thumb).
     BcjArm = 3,
+    /// Lines that resemble each other, as columns.
+    Lines = 4,
 }
 
 impl Filter {
     /// All filters, in the order of their ids.
-    pub const ALL: [Filter; 4] = [Filter::None, Filter::BcjX86, Filter::BcjArm64, Filter::BcjArm];
+    pub const ALL: [Filter; 5] =
+        [Filter::None, Filter::BcjX86, Filter::BcjArm64, Filter::BcjArm, Filter::Lines];
 
     /// The filter of a stored id, or `None` for an id that this version does not know.
     pub const fn from_id(id: u8) -> Option<Filter> {
@@ -37,6 +42,7 @@ impl Filter {
             1 => Some(Filter::BcjX86),
             2 => Some(Filter::BcjArm64),
             3 => Some(Filter::BcjArm),
+            4 => Some(Filter::Lines),
             _ => None,
         }
     }
@@ -53,6 +59,7 @@ impl Filter {
             Filter::BcjX86 => "bcj-x86",
             Filter::BcjArm64 => "bcj-arm64",
             Filter::BcjArm => "bcj-arm",
+            Filter::Lines => "lines",
         }
     }
 
@@ -61,10 +68,17 @@ impl Filter {
         Filter::ALL.into_iter().find(|filter| filter.name() == name)
     }
 
-    /// Rewrites in place, before compression. One pass, no memory.
+    /// Whether bytes keep their length and place, so that references can be filtered alike. A frame
+    /// with another filter has no references.
+    pub const fn is_in_place(self) -> bool {
+        !matches!(self, Filter::Lines)
+    }
+
+    /// Rewrites in place, before compression. One pass, no memory. Nothing for a filter that does
+    /// not work in place: see [`crate::lines_form`].
     pub fn apply(self, bytes: &mut [u8]) {
         match self {
-            Filter::None => {}
+            Filter::None | Filter::Lines => {}
             Filter::BcjX86 => bcj_x86::apply(bytes),
             Filter::BcjArm64 => bcj_arm64::apply(bytes),
             Filter::BcjArm => bcj_arm::apply(bytes),
@@ -72,9 +86,10 @@ impl Filter {
     }
 
     /// Undoes [`Filter::apply`] on exactly the same range of bytes.
+    /// [`crate::Decoder::decode_filtered`] undoes all.
     pub fn reverse(self, bytes: &mut [u8]) {
         match self {
-            Filter::None => {}
+            Filter::None | Filter::Lines => {}
             Filter::BcjX86 => bcj_x86::reverse(bytes),
             Filter::BcjArm64 => bcj_arm64::reverse(bytes),
             Filter::BcjArm => bcj_arm::reverse(bytes),

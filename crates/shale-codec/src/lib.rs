@@ -7,7 +7,8 @@
 //! - [`Encoder`] compresses; its output depends on settings, prefix and plain bytes alone.
 //! - [`Decoder`] decompresses untrusted bytes: exactly the asked length or an error, in memory
 //!   bounded by the lengths the caller gives.
-//! - [`Filter`] rewrites branch targets in machine code so that it compresses better.
+//! - [`Filter`] rewrites machine code, or lines that resemble each other, so that they compress
+//!   better.
 //! - [`looks_incompressible`] says cheaply that trying is not worth it.
 //! - [`stream`] reads and writes what other programs compress: gzip, xz, zstd and so on.
 //! - [`digest`]: XXH3 for damage, BLAKE3 for identity.
@@ -34,6 +35,8 @@ mod filter;
 mod bcj_x86;
 mod bcj_arm64;
 mod bcj_arm;
+// Reversible rearranging of text.
+mod lines;
 // Is it worth trying at all?
 mod sample;
 // Streams and blocks as other programs compress them, for importers and exporters.
@@ -53,5 +56,6 @@ pub use digest::{Hash, Hasher, Xxh3, hash, xxh3_64, xxh3_128};
 pub use encoder::Encoder;
 pub use error::{CodecError, SettingsError};
 pub use filter::Filter;
+pub use lines::{lines_form, lines_memory_len};
 pub use sample::looks_incompressible;
 pub use settings::{LzmaOptions, MatchFinder, Settings, ZstdOptions, ZstdStrategy};

@@ -3,7 +3,7 @@
 //! afterwards.
 
 use proptest::prelude::*;
-use shale_codec::{Codec, CodecError, Decoder, Encoder, Settings};
+use shale_codec::{Codec, CodecError, Decoder, Encoder, Filter, Settings, lines_form};
 
 const SETTINGS: [&str; 9] = [
     "stored",
@@ -19,6 +19,7 @@ const SETTINGS: [&str; 9] = [
 
 struct Frame {
     codec: Codec,
+    filter: Filter,
     prefix: Vec<u8>,
     plain: Vec<u8>,
     stored: Vec<u8>,
@@ -38,9 +39,19 @@ fn frames() -> Vec<Frame> {
                 let mut stored = Vec::new();
                 encoder.encode(prefix, plain, &mut stored).unwrap();
                 let (prefix, plain) = (prefix.to_vec(), plain.to_vec());
-                frames.push(Frame { codec: settings.codec, prefix, plain, stored });
+                frames.push(Frame {
+                    codec: settings.codec,
+                    filter: Filter::None,
+                    prefix,
+                    plain,
+                    stored,
+                });
             }
         }
+        let (mut stored, plain) = (Vec::new(), text[..3000].to_vec());
+        encoder.encode_form(&lines_form(&plain).unwrap(), &mut stored).unwrap();
+        let (codec, prefix) = (settings.codec, Vec::new());
+        frames.push(Frame { codec, filter: Filter::Lines, prefix, plain, stored });
     }
     frames
 }
@@ -48,7 +59,8 @@ fn frames() -> Vec<Frame> {
 /// Decodes and checks the promise; says whether the right bytes came out.
 fn is_right(decoder: &mut Decoder, frame: &Frame, stored: &[u8], plain_len: usize) -> bool {
     let mut out = b"before".to_vec();
-    match decoder.decode(frame.codec, &frame.prefix, stored, plain_len, &mut out) {
+    let ways = (frame.codec, frame.filter);
+    match decoder.decode_filtered(ways, &frame.prefix, stored, plain_len, &mut out) {
         Ok(()) => {
             assert_eq!(out.len(), 6 + plain_len);
             assert!(out.starts_with(b"before"));
@@ -183,7 +195,8 @@ proptest! {
     ) {
         let mut decoder = Decoder::new();
         for codec in Codec::ALL {
-            let frame = Frame { codec, prefix: prefix.clone(), plain: vec![], stored: vec![] };
+            let (filter, prefix) = (Filter::None, prefix.clone());
+            let frame = Frame { codec, filter, prefix, plain: vec![], stored: vec![] };
             is_right(&mut decoder, &frame, &stored, plain_len);
         }
     }

@@ -48,7 +48,7 @@ pub use trailer::Trailer;
 /// Format version written by this crate: major changes are unreadable by older readers.
 pub const VERSION_MAJOR: u16 = 0;
 /// Minor version: additions an older reader of the same major version may ignore.
-pub const VERSION_MINOR: u16 = 2;
+pub const VERSION_MINOR: u16 = 3;
 
 /// XXH3-64 of `bytes`, supplied by callers so that this crate links no digest.
 ///

@@ -265,7 +265,7 @@ impl Image {
         plain
             .try_reserve_exact(plain_len)
             .map_err(|_| CodecError::OutOfMemory { codec, len: record.plain_len })?;
-        if codec == Codec::Stored {
+        if codec == Codec::Stored && filter.is_in_place() {
             // Straight into the result.
             if record.stored_len != record.plain_len {
                 let expected = Expected::Exactly(record.plain_len);
@@ -273,6 +273,7 @@ impl Image {
             }
             plain.resize(plain_len, 0);
             self.read_frame(record, &mut plain)?;
+            filter.reverse(&mut plain);
         } else {
             self.cache().decoders.with(|context| -> Result<(), ReadError> {
                 let Context { decoder, stored, prefix } = context;
@@ -292,13 +293,13 @@ impl Image {
                         prefix
                     }
                 };
-                Ok(decoder.decode(codec, prefix, stored, plain_len, &mut plain)?)
+                let ways = (codec, filter);
+                Ok(decoder.decode_filtered(ways, prefix, stored, plain_len, &mut plain)?)
             })?;
         }
         if plain.len() != plain_len {
             return Err(contradiction("a frame decodes to another length than its record says"));
         }
-        filter.reverse(&mut plain);
         check_sum("plain", record.plain_sum, &plain)?;
         Ok(plain)
     }

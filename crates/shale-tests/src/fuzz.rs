@@ -10,7 +10,7 @@ pub use build::build_then_read;
 pub use trust::{check_image, damage_then_read, identity, parity, signature};
 
 use crate::walk::{self, small_options};
-use shale_codec::{Codec, Decoder, xxh3_64};
+use shale_codec::{Codec, Decoder, Filter, xxh3_64};
 use shale_format::schema;
 use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::superblock::SUPERBLOCK_LEN;
@@ -118,14 +118,16 @@ fn read_strings(page: &Page, column: usize, rows: usize) {
     }
 }
 
-/// Decodes the bytes as a frame of every codec, with a prefix; the first bytes choose lengths.
+/// Decodes the bytes as a frame of any codec and filter, with a prefix; the first bytes choose both
+/// and lengths.
 pub fn frame_decode(bytes: &[u8]) {
-    let [codec, prefix_len, low, high, rest @ ..] = bytes else { return };
-    let Some(codec) = Codec::from_id(codec % 8) else { return };
+    let [ways, prefix_len, low, high, rest @ ..] = bytes else { return };
+    let Some(codec) = Codec::from_id(ways % 8) else { return };
+    let Some(filter) = Filter::from_id(ways / 8 % 8) else { return };
     let (prefix, stored) = rest.split_at(usize::from(*prefix_len).min(rest.len()));
     let plain_len = usize::from(u16::from_le_bytes([*low, *high]));
     let mut out = vec![7; 3];
-    match Decoder::new().decode(codec, prefix, stored, plain_len, &mut out) {
+    match Decoder::new().decode_filtered((codec, filter), prefix, stored, plain_len, &mut out) {
         Ok(()) => assert_eq!(out.len(), plain_len + 3, "exactly the length asked for"),
         Err(_) => assert!(out.len() <= plain_len + 3),
     }

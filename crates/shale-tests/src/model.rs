@@ -49,6 +49,8 @@ pub enum Data {
     Random(u64, usize),
     /// Prose from a seed.
     Text(u64, usize),
+    /// Lines of a log from a seed.
+    Log(u64, usize),
     /// Zeroes, written.
     Zero(usize),
 }
@@ -59,6 +61,7 @@ impl Data {
         match *self {
             Self::Random(seed, len) => Random::new(seed).bytes(len),
             Self::Text(seed, len) => Random::new(seed).text(len),
+            Self::Log(seed, len) => Random::new(seed).log(len),
             Self::Zero(len) => vec![0; len],
         }
     }

@@ -168,6 +168,17 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
             }
             Some(tree.items)
         }
+        "lines" => {
+            // Logs, of which frames of lines are made, and prose, of which none are.
+            let mut tree = Tree { items: Vec::new(), random: Random::new(79) };
+            tree.add("", Kind::Directory);
+            tree.folder("logs");
+            for index in 0..6 {
+                tree.file(format!("logs/{index}"), Data::Log(index, 150_000));
+            }
+            tree.file("prose", Data::Text(1, 300_000));
+            Some(tree.items)
+        }
         _ => None,
     }
 }
@@ -193,7 +204,9 @@ impl Tree {
 
     fn file(&mut self, path: impl AsRef<[u8]>, data: Data) -> &mut Item {
         let len = match data {
-            Data::Random(_, len) | Data::Text(_, len) | Data::Zero(len) => len as u64,
+            Data::Random(_, len) | Data::Text(_, len) | Data::Log(_, len) | Data::Zero(len) => {
+                len as u64
+            }
         };
         let pieces = if len == 0 { Vec::new() } else { vec![(0, data)] };
         self.add(path, Kind::File { len, pieces })

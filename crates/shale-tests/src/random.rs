@@ -57,6 +57,29 @@ impl Random {
         text
     }
 
+    /// `len` bytes of lines that resemble each other, as programs log what they do.
+    pub fn log(&mut self, len: usize) -> Vec<u8> {
+        const STATES: [&str; 4] = ["ok", "ok", "slow", "failed: no route to host"];
+        let (mut millis, mut job, mut log) = (self.below(80_000_000), 7, String::new());
+        while log.len() < len {
+            millis += self.below(3000);
+            let (second, milli) = (millis / 1000, millis % 1000);
+            let (hour, minute, second) = (second / 3600 % 24, second / 60 % 60, second % 60);
+            let (worker, state) = (self.below(8), STATES[self.below(4) as usize]);
+            log += &format!("2024-02-29T{hour:02}:{minute:02}:{second:02}.{milli:03}Z ");
+            if self.below(3) == 0 {
+                let free = 40_000 + self.below(100);
+                log += &format!("pool[{worker}]: {free} blocks free, id {:016x}\n", self.number());
+            } else {
+                job += 1;
+                log +=
+                    &format!("worker {worker} job={job} took {} us: {state}\n", self.below(2000));
+            }
+        }
+        log.truncate(len);
+        log.into_bytes()
+    }
+
     /// Puts `items` into another order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for at in (1..items.len()).rev() {
@@ -76,6 +99,7 @@ mod tests {
         assert_eq!(random.number(), 0xe220_a839_7b1d_cdaf);
         assert_eq!(random.number(), 0x6e78_9e6a_a1b9_65f4);
         assert_eq!(Random::new(7).text(40).len(), 40);
+        assert_eq!(Random::new(7).log(40).len(), 40);
         assert_eq!(Random::new(7).bytes(13).len(), 13);
     }
 }

@@ -1,7 +1,7 @@
 //! Seeds of the fuzz targets: valid inputs, from which a search starts.
 
 use crate::random::Random;
-use shale_codec::{Codec, Encoder, Settings};
+use shale_codec::{Codec, Encoder, Filter, Settings, lines_form};
 use shale_format::schema;
 use shale_table::{PageRef, PageSink, Schema, TableBuilder, TableError, Value};
 
@@ -126,8 +126,8 @@ fn table(
     pages.0
 }
 
-/// Inputs of [`crate::fuzz::frame_decode`]: codec, length of the prefix, length of the plain bytes,
-/// prefix, stored bytes.
+/// Inputs of [`crate::fuzz::frame_decode`]: codec and filter, length of the prefix, length of the
+/// plain bytes, prefix, stored bytes.
 pub fn frames() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for codec in Codec::ALL {
@@ -149,6 +149,18 @@ pub fn frames() -> Vec<Vec<u8>> {
             let decoded =
                 shale_codec::Decoder::new().decode(codec, prefix, &stored, plain_len, &mut out);
             assert!(decoded.is_ok() && out == plain, "{codec} seed of {plain_len} bytes");
+            seeds.push(seed);
+        }
+        for plain_len in [4000, 30_000] {
+            let plain = Random::new(plain_len as u64).log(plain_len);
+            let form = lines_form(&plain).expect("a log has a lines form");
+            let Ok(settings) = Settings::new(codec, 3).or_else(|_| Settings::new(codec, 0)) else {
+                continue;
+            };
+            let mut encoder = Encoder::new(settings).expect("the settings are valid");
+            let [low, high] = (plain_len as u16).to_le_bytes();
+            let mut seed = vec![Filter::Lines.id() * 8 + codec.id(), 0, low, high];
+            encoder.encode_form(&form, &mut seed).expect("a form can be encoded");
             seeds.push(seed);
         }
     }

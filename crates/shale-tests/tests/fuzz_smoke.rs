@@ -97,7 +97,7 @@ fn golden(name: &str) -> Vec<u8> {
 
 #[test]
 fn identity() {
-    run(&[golden("0.2-tiny.shale"), golden("0.1-tiny.shale")], 1500, fuzz::identity);
+    run(&[golden("0.3-tiny.shale"), golden("0.1-tiny.shale")], 1500, fuzz::identity);
 }
 
 #[test]

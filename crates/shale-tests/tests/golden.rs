@@ -11,12 +11,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Every golden image; tidy compares this list with the folder.
-const IMAGES: [&str; 5] = [
+const IMAGES: [&str; 8] = [
     "0.1-tiny.shale",
     "0.1-metadata.shale",
     "0.1-contents.shale",
     "0.2-tiny.shale",
     "0.2-parity.shale",
+    "0.3-tiny.shale",
+    "0.3-parity.shale",
+    "0.3-lines.shale",
 ];
 
 /// Of the tree of both images of 0.2.

@@ -1,6 +1,7 @@
 //! Promise: the specification is enough. A second reader, written from it alone, reads what the
 //! product reads: pages of every codec, damaged pages, and whole images.
 
+use shale_codec::{Codec, Decoder, Filter, lines_form};
 use shale_table::{ColumnKind, Page};
 use shale_tests::command::create;
 use shale_tests::fuzz::SCHEMAS;
@@ -10,6 +11,7 @@ use shale_tests::nasty::{Options, tree};
 use shale_tests::places;
 use shale_tests::random::Random;
 use shale_tests::second_reader::image::Image;
+use shale_tests::second_reader::lines;
 use shale_tests::second_reader::page::{self as second_page, Column};
 use shale_tests::seeds;
 use std::collections::BTreeSet;
@@ -85,6 +87,40 @@ fn where_both_read_a_damaged_page_they_read_the_same() {
 }
 
 #[test]
+fn both_read_lines_alike_and_refuse_the_same_damage() {
+    let mut random = Random::new(11);
+    let (mut read, mut refused) = (0, 0);
+    for seed in 0..40 {
+        let plain = Random::new(seed).log(2000 + 50 * seed as usize);
+        let form = lines_form(&plain).expect("a log has a lines form");
+        assert_eq!(lines::undo(&form).as_ref(), Some(&plain));
+        for _ in 0..500 {
+            let mut form = form.clone();
+            for _ in 0..=random.below(2) {
+                let at = random.below(form.len() as u64) as usize;
+                form[at] ^= 1 << random.below(8);
+            }
+            let second = lines::undo(&form).filter(|second| second.len() >= form.len());
+            let plain_len = second.as_ref().map_or(plain.len(), Vec::len);
+            let mut stored = vec![form.len() as u8 & 0x7F | 0x80, (form.len() >> 7) as u8];
+            stored.extend_from_slice(&form);
+            let mut first = Vec::new();
+            let ways = (Codec::Stored, Filter::Lines);
+            let first = Decoder::new()
+                .decode_filtered(ways, &[], &stored, plain_len, &mut first)
+                .map(|()| first);
+            match &second {
+                Some(_) => read += 1,
+                None => refused += 1,
+            }
+            let fault = first.as_ref().err().map(ToString::to_string);
+            assert!(first.ok() == second, "read by one only: {fault:?}");
+        }
+    }
+    assert!(read > 2000 && refused > 2000, "{read} read, {refused} refused");
+}
+
+#[test]
 fn a_second_reader_reads_whole_images() {
     let folder = places::disk();
     let source = folder.path().join("source");
@@ -92,6 +128,9 @@ fn a_second_reader_reads_whole_images() {
     let mut options = Options::for_other_programs(9);
     options.large_directory = 9000;
     make(&tree(options), &source, 9).unwrap();
+    // Lines as columns, if lines are alike.
+    let log = Random::new(5).log(700_000);
+    std::fs::write(source.join("log"), log).unwrap();
     let expected = Manifest::of(&source).unwrap();
     for level in ["-1", "-6", "-8"] {
         let path = folder.path().join(format!("level{level}.shale"));

@@ -17,7 +17,7 @@
 //!
 //! Threads and memory never change the image: they decide when and where, not what.
 
-use shale_codec::{Settings, Xxh3};
+use shale_codec::{Settings, Xxh3, lines_memory_len};
 use shale_format::limits::{
     FRAME_PLAIN_LEN_MAX, REFERENCE_COUNT_MAX, REFERENCE_DEPTH_MAX, SNAPSHOT_NAME_LEN_MAX,
 };
@@ -131,7 +131,8 @@ impl Plan {
         let distinct = self.codecs.distinct().into_iter();
         let encoder: u64 =
             distinct.map(|s| s.encoder_memory_len(self.frame_len, prefix_len as usize)).sum();
-        let thread_bytes = encoder + prefix_len + 2 * frame_len;
+        let lines = if self.level.tries_filters { lines_memory_len(self.frame_len) } else { 0 };
+        let thread_bytes = encoder + prefix_len + 2 * frame_len + lines;
         let mut fixed = FIXED_BYTES;
         // One is gone when the other is made.
         fixed += match (self.references.is_some(), self.order == Order::Similarity) {

@@ -4,11 +4,12 @@
 //! stored plain where no codec makes it smaller. References are kept only where they pay: the
 //! frame is compressed with them, and without them unless a quick trial already shows that it
 //! cannot be worth it. Machine code may be filtered first, which a quick trial decides as well; a
-//! frame's references are then filtered alike, so that what was equal stays equal.
+//! frame's references are then filtered alike, so that what was equal stays equal. Text whose lines
+//! resemble each other is stored as columns, without references, where that is shorter.
 
 use std::sync::Arc;
 
-use shale_codec::{Codec, Encoder, Filter, Settings, looks_incompressible, xxh3_64};
+use shale_codec::{Codec, Encoder, Filter, Settings, lines_form, looks_incompressible, xxh3_64};
 use shale_format::{Category, FrameRecord};
 
 use crate::WriteError;
@@ -29,7 +30,7 @@ pub(crate) struct Packing {
     pub(crate) choice: Choice,
     /// Try to compress what looks incompressible.
     pub(crate) tries_incompressible: bool,
-    /// Try filters on machine code.
+    /// Try filters on machine code and on text.
     pub(crate) tries_filters: bool,
 }
 
@@ -49,6 +50,22 @@ pub(crate) struct Packed {
     pub(crate) saved_bytes: u64,
 }
 
+/// How a frame may be stored.
+#[derive(Debug)]
+struct Form {
+    codec: Codec,
+    filter: Filter,
+    stored: Vec<u8>,
+}
+
+/// A form, or none that is shorter than the plain bytes, and the references that it needs.
+#[derive(Debug, Default)]
+struct Way {
+    form: Option<Form>,
+    kept: Vec<u64>,
+    saved_bytes: u64,
+}
+
 /// References must save at least one part in this many, as each costs a reader a decode.
 const REFERENCE_GAIN_SHARE: usize = 32;
 /// Bytes of the tables that references cost.
@@ -60,6 +77,9 @@ const FILTERS: [Filter; 2] = [Filter::BcjX86, Filter::BcjArm64];
 /// A filter must save at least one part in this many, in percent of a quick trial's result: it
 /// costs a reader a pass over the bytes.
 const FILTER_GAIN_SHARE: usize = 100;
+/// Where a quick trial of lines as columns leaves at most one part in this many of what a trial of
+/// the plain bytes leaves, no thorough codec makes up for it, and none is asked.
+const LINES_CERTAIN_SHARE: usize = 2;
 /// The quick trial.
 const QUICK: Settings = Settings { codec: Codec::Zstd, level: 1, ..Settings::STORED };
 
@@ -71,6 +91,12 @@ impl Bench {
         prefix: &[u8],
         plain: &[u8],
     ) -> Result<Vec<u8>, WriteError> {
+        let mut out = Vec::new();
+        self.encoder(settings)?.encode(prefix, plain, &mut out).map_err(codec_error)?;
+        Ok(out)
+    }
+
+    fn encoder(&mut self, settings: Settings) -> Result<&mut Encoder, WriteError> {
         let index = match self.encoders.iter().position(|e| *e.settings() == settings) {
             Some(index) => index,
             None => {
@@ -78,9 +104,7 @@ impl Bench {
                 self.encoders.len() - 1
             }
         };
-        let mut out = Vec::new();
-        self.encoders[index].encode(prefix, plain, &mut out).map_err(codec_error)?;
-        Ok(out)
+        Ok(&mut self.encoders[index])
     }
 
     /// Compresses one frame.
@@ -92,12 +116,63 @@ impl Bench {
         references: References,
     ) -> Result<Packed, WriteError> {
         let had_references = !references.is_empty();
-        let is_stored = |settings: Settings| settings.codec == Codec::Stored;
-        let stores = packing.choice.without_trial().is_some_and(is_stored);
-        let filter = match category {
-            Category::Code if packing.tries_filters && !stores => {
-                self.choose_filter(plain, &references)?
+        let stores =
+            packing.choice.without_trial().is_some_and(|settings| settings.codec == Codec::Stored);
+        let tries_filters = packing.tries_filters && !stores;
+        let lines = match category {
+            Category::Text if tries_filters => {
+                self.pack_lines(&packing.choice, plain, &references)?
             }
+            _ => None,
+        };
+        let alone = |form: Form| Way { form: Some(form), kept: Vec::new(), saved_bytes: 0 };
+        let way = match lines {
+            Some((form, true)) => alone(form),
+            lines => {
+                let way =
+                    self.pack_in_place(packing, plain, (category, tries_filters), references)?;
+                let len = way.form.as_ref().map_or(plain.len(), |form| form.stored.len());
+                match lines {
+                    Some((form, _)) if form.stored.len() <= len => alone(form),
+                    _ => way,
+                }
+            }
+        };
+        let Form { codec, filter, stored } = way.form.unwrap_or_else(|| Form {
+            codec: Codec::Stored,
+            filter: Filter::None,
+            stored: plain.to_vec(),
+        });
+        let record = FrameRecord {
+            plain_len: plain.len() as u64,
+            stored_len: stored.len() as u64,
+            codec: codec.id(),
+            filter: filter.id(),
+            category: if codec == Codec::Stored && !stores {
+                Category::Incompressible as u64
+            } else {
+                category as u64
+            },
+            reference_count: way.kept.len() as u32,
+            stored_sum: xxh3_64(&stored),
+            plain_sum: xxh3_64(plain),
+            ..FrameRecord::default()
+        };
+        let references_dropped = had_references && way.kept.is_empty();
+        let Way { kept: references, saved_bytes, .. } = way;
+        Ok(Packed { stored, record, references, references_dropped, saved_bytes })
+    }
+
+    /// The frame as it is or with a filter that works in place, with references or alone.
+    fn pack_in_place(
+        &mut self,
+        packing: &Packing,
+        plain: &[u8],
+        (category, tries_filters): (Category, bool),
+        references: References,
+    ) -> Result<Way, WriteError> {
+        let filter = match category {
+            Category::Code if tries_filters => self.choose_filter(plain, &references)?,
             _ => Filter::None,
         };
         let mut filtered = std::mem::take(&mut self.filtered);
@@ -105,43 +180,44 @@ impl Bench {
         filtered.extend_from_slice(plain);
         filter.apply(&mut filtered);
         let settings = self.choose_settings(&packing.choice, &filtered, &references, filter)?;
-        let (mut best, mut kept, mut saved_bytes) = (None, Vec::new(), 0);
-        if had_references && settings.codec.prefix_len_max() > 0 {
+        let mut way = Way::default();
+        if !references.is_empty() && settings.codec.prefix_len_max() > 0 {
             let (stored, gain) =
                 self.pack_with_references(settings, &filtered, &references, filter)?;
             if gain > 0 {
-                kept = references.iter().map(|&(frame, _)| frame).collect();
-                saved_bytes = gain as u64;
-                best = Some((settings.codec, stored));
+                way.kept = references.iter().map(|&(frame, _)| frame).collect();
+                way.saved_bytes = gain as u64;
+                way.form = Some(Form { codec: settings.codec, filter, stored });
             }
         }
         drop(references);
-        let best = match best {
-            Some(best) => Some(best),
-            None => self.pack_alone(settings, packing.tries_incompressible, &filtered)?,
-        };
+        if way.form.is_none() {
+            let alone = self.pack_alone(settings, packing.tries_incompressible, &filtered)?;
+            way.form = alone.map(|(codec, stored)| Form { codec, filter, stored });
+        }
         self.filtered = filtered;
-        let (codec, filter, stored) = match best {
-            Some((codec, stored)) => (codec, filter, stored),
-            None => (Codec::Stored, Filter::None, plain.to_vec()),
-        };
-        let record = FrameRecord {
-            plain_len: plain.len() as u64,
-            stored_len: stored.len() as u64,
-            codec: codec.id(),
-            filter: filter.id(),
-            category: if codec == Codec::Stored && settings.codec != Codec::Stored {
-                Category::Incompressible as u64
-            } else {
-                category as u64
-            },
-            reference_count: kept.len() as u32,
-            stored_sum: xxh3_64(&stored),
-            plain_sum: xxh3_64(plain),
-            ..FrameRecord::default()
-        };
-        let references_dropped = had_references && kept.is_empty();
-        Ok(Packed { stored, record, references: kept, references_dropped, saved_bytes })
+        Ok(way)
+    }
+
+    /// The frame's lines as columns, and whether nothing else can be shorter; nothing where a quick
+    /// trial shows that the frame with its references is.
+    fn pack_lines(
+        &mut self,
+        choice: &Choice,
+        plain: &[u8],
+        references: &References,
+    ) -> Result<Option<(Form, bool)>, WriteError> {
+        let Some(form) = lines_form(plain) else { return Ok(None) };
+        let trial_len = self.encode(QUICK, &[], &form)?.len();
+        let plain_trial_len = self.try_plain(plain, references, Filter::None)?;
+        if trial_len >= plain_trial_len {
+            return Ok(None);
+        }
+        let settings = choice.with_trial(form.len(), trial_len);
+        let mut stored = Vec::new();
+        self.encoder(settings)?.encode_form(&form, &mut stored).map_err(codec_error)?;
+        let form = Form { codec: settings.codec, filter: Filter::Lines, stored };
+        Ok(Some((form, trial_len <= plain_trial_len / LINES_CERTAIN_SHARE)))
     }
 
     /// Decides between the codecs of a frame.
@@ -152,14 +228,27 @@ impl Bench {
         references: &References,
         filter: Filter,
     ) -> Result<Settings, WriteError> {
-        if let Some(settings) = choice.without_trial() {
-            return Ok(settings);
+        match choice.without_trial() {
+            Some(settings) => Ok(settings),
+            None => {
+                let trial_len = self.try_plain(plain, references, filter)?;
+                Ok(choice.with_trial(plain.len(), trial_len))
+            }
         }
+    }
+
+    /// What a quick trial leaves of bytes that are filtered already, with references.
+    fn try_plain(
+        &mut self,
+        filtered: &[u8],
+        references: &References,
+        filter: Filter,
+    ) -> Result<usize, WriteError> {
         self.fill_prefix(references, filter);
         let prefix = std::mem::take(&mut self.prefix);
-        let trial = self.encode(QUICK, &prefix, plain);
+        let trial = self.encode(QUICK, &prefix, filtered);
         self.prefix = prefix;
-        Ok(choice.with_trial(plain.len(), trial?.len()))
+        Ok(trial?.len())
     }
 
     /// The filter that makes a quick trial with the frame's references smallest, if it gains.
@@ -175,11 +264,7 @@ impl Bench {
             if filter != Filter::None && filtered == plain {
                 continue;
             }
-            self.fill_prefix(references, filter);
-            let prefix = std::mem::take(&mut self.prefix);
-            let trial = self.encode(QUICK, &prefix, &filtered);
-            self.prefix = prefix;
-            let len = trial?.len();
+            let len = self.try_plain(&filtered, references, filter)?;
             if best.1 == usize::MAX || len + best.1 / FILTER_GAIN_SHARE < best.1 {
                 best = (filter, len);
             }
@@ -277,6 +362,43 @@ mod tests {
             assert!(packed.references.is_empty() && packed.references_dropped);
             assert_eq!(packed.stored, plain, "stored, as it does not compress");
         }
+    }
+
+    #[test]
+    fn lines_are_columns_where_that_is_shorter_than_with_references() {
+        let log = |first: u32| -> Vec<u8> {
+            let took = |i: u32| i.wrapping_mul(2_654_435_761) >> 22;
+            let line = |i: u32| format!("{:07} worker {} took {} us\n", i * 3, i % 4, took(i));
+            (first..first + 3000).flat_map(|i| line(i).into_bytes()).collect()
+        };
+        let mut bench = Bench::default();
+        let packing = packing(Codec::Zstd);
+        let other = Arc::new(log(500_000));
+        let plain = log(10);
+        let references = vec![(7, Arc::clone(&other))];
+        let packed = bench.pack(&packing, &plain, Category::Text, references).unwrap();
+        let record = &packed.record;
+        assert_eq!((record.filter, record.reference_count), (Filter::Lines.id(), 0));
+        assert!(packed.references_dropped);
+        let mut decoded = Vec::new();
+        shale_codec::Decoder::new()
+            .decode_filtered(
+                (Codec::Zstd, Filter::Lines),
+                &[],
+                &packed.stored,
+                plain.len(),
+                &mut decoded,
+            )
+            .unwrap();
+        assert_eq!(decoded, plain);
+        // The frame itself as reference leaves nothing that columns could make shorter.
+        let references = vec![(7, Arc::new(plain.clone()))];
+        let packed = bench.pack(&packing, &plain, Category::Text, references).unwrap();
+        assert_eq!((packed.record.filter, &packed.references[..]), (Filter::None.id(), &[7][..]));
+        // Nobody asked for it.
+        let untried = Packing { tries_filters: false, ..packing };
+        let packed = bench.pack(&untried, &plain, Category::Text, Vec::new()).unwrap();
+        assert_eq!(packed.record.filter, Filter::None.id());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 #![allow(dead_code)] // Each test file uses its own part.
 
-use shale_codec::{Codec, Encoder, Filter, Settings, xxh3_64};
+use shale_codec::{Codec, Encoder, Filter, Settings, lines_form, xxh3_64};
 use shale_format::inode::device_number;
 use shale_format::schema::{
     STREAM_HOLE, STREAM_ZERO, contents, directories, entries, extents, frames, inodes, references,
@@ -311,7 +311,14 @@ impl Draft {
                 .collect();
             let mut stored = Vec::new();
             let mut codec = frame.codec;
-            if codec != Codec::Stored {
+            if frame.filter == Filter::Lines {
+                let form = lines_form(&frame.plain).expect("lines that resemble each other");
+                let level = Settings::default_level(codec).min(9);
+                let settings = Settings::new(codec, level).expect("a level of the codec");
+                Encoder::new(settings)
+                    .and_then(|mut encoder| encoder.encode_form(&form, &mut stored))
+                    .expect("encodes");
+            } else if codec != Codec::Stored {
                 let level = Settings::default_level(codec).min(9);
                 let settings = Settings::new(codec, level).expect("a level of the codec");
                 Encoder::new(settings)
@@ -320,7 +327,9 @@ impl Draft {
                     })
                     .expect("encodes");
             }
-            if codec == Codec::Stored || stored.len() > frame.plain.len() {
+            if frame.filter.is_in_place() && codec == Codec::Stored
+                || stored.len() > frame.plain.len()
+            {
                 codec = Codec::Stored;
                 stored = filtered(&frame.plain);
             }

@@ -1,6 +1,7 @@
 //! From the superblock to the bytes of a file, by chapters 4 to 7 of the specification. `None` is
 //! whatever is not as it says.
 
+use super::lines;
 use super::page::{self, Column};
 use crate::manifest::{Manifest, Record, content_hash};
 use shale_codec::{Codec, Decoder, Filter, xxh3_64};
@@ -79,7 +80,7 @@ impl<'b> Image<'b> {
         let right = superblock[..8] == [0x8b, 0x53, 0x48, 0x41, 0x4c, 0x45, 0x0d, 0x0a]
             && xxh3_64(&superblock[..56]) == u64_at(superblock, 56)?
             && superblock[8..10] == [0, 0]
-            && matches!(superblock[10..12], [1 | 2, 0])
+            && matches!(superblock[10..12], [1..=3, 0])
             && u64_at(superblock, 24)? == 0;
         let tag = u64_at(superblock, 32)?;
         let end = bytes.len() as u64;
@@ -262,8 +263,16 @@ impl<'b> Image<'b> {
         let plain_len = (self.frames.number(0, frame + 1)? - column(0)?) as usize;
         let mut plain = Vec::new();
         let codec = Codec::from_id(codec)?;
-        Decoder::new().decode(codec, &prefix, stored, plain_len, &mut plain).ok()?;
-        filter.reverse(&mut plain);
+        if filter == Filter::Lines {
+            let mut at = 0;
+            let form_len = lines::varint(stored, &mut at)? as usize;
+            let mut form = Vec::new();
+            Decoder::new().decode(codec, &[], &stored[at..], form_len, &mut form).ok()?;
+            plain = lines::undo(&form).filter(|plain| plain.len() == plain_len)?;
+        } else {
+            Decoder::new().decode(codec, &prefix, stored, plain_len, &mut plain).ok()?;
+            filter.reverse(&mut plain);
+        }
         let right = xxh3_64(stored) == column(8)? && xxh3_64(&plain) == column(9)?;
         frames.insert(frame, plain);
         right.then_some(())

@@ -6,5 +6,7 @@
 
 /// Chapter 8: table pages.
 pub mod page;
+/// Chapter 9.1: the filter of lines.
+pub mod lines;
 /// Chapters 4 to 7: from the superblock to the bytes of a file.
 pub mod image;

@@ -401,11 +401,11 @@ impl Work<'_> {
         let filter = Filter::from_id(record.filter)
             .ok_or_else(|| format!("filter {} is unknown; use a newer shale", record.filter))?;
         let mut plain = Vec::new();
+        let plain_len = record.plain_len as usize;
         tools
             .decoder
-            .decode(codec, prefix, &tools.stored, record.plain_len as usize, &mut plain)
+            .decode_filtered((codec, filter), prefix, &tools.stored, plain_len, &mut plain)
             .map_err(|error| error.to_string())?;
-        filter.reverse(&mut plain);
         self.decoded.fetch_add(1, Ordering::Relaxed);
         let sum = xxh3_64(&plain);
         if sum != record.plain_sum {

@@ -1,0 +1,110 @@
+//! What a line is made of: numbers, words, and the bytes between them.
+
+/// A part of a line that may become a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) start: u32,
+    pub(super) end: u32,
+    /// Digits only; else a word.
+    pub(super) is_number: bool,
+}
+
+/// How lines are taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Grain {
+    /// Into numbers and words.
+    Fine,
+    /// The same, but what stands between spaces and has letters stays whole: names of packages and
+    /// files, versions, in which the bytes between words differ from line to line.
+    Coarse,
+}
+
+/// Letters and digits change at most so often within what is taken apart; what changes more often
+/// is a hash or the like, and one word.
+const PART_COUNT_MAX: usize = 4;
+
+/// The parts of a line that starts at `start` in its frame, in order. Letters, digits, underscores
+/// and bytes beyond ASCII belong to tokens; nothing else does. Digits within letters are numbers of
+/// their own.
+pub(super) fn tokens_of(line: &[u8], start: u32, grain: Grain, tokens: &mut Vec<Token>) {
+    if grain == Grain::Fine {
+        return split(line, start, tokens);
+    }
+    let mut at = 0;
+    for field in line.split(u8::is_ascii_whitespace) {
+        let start = start + at as u32;
+        at += field.len() + 1;
+        if field.iter().any(|&byte| byte.is_ascii_alphabetic() || byte >= 0x80) {
+            tokens.push(Token { start, end: start + field.len() as u32, is_number: false });
+        } else {
+            split(field, start, tokens);
+        }
+    }
+}
+
+fn split(line: &[u8], start: u32, tokens: &mut Vec<Token>) {
+    let mut at = 0;
+    while at < line.len() {
+        if !is_inner(line[at]) {
+            at += 1;
+            continue;
+        }
+        let first = tokens.len();
+        let from = at;
+        while at < line.len() && is_inner(line[at]) {
+            let part = at;
+            let is_number = line[at].is_ascii_digit();
+            while at < line.len() && is_inner(line[at]) && line[at].is_ascii_digit() == is_number {
+                at += 1;
+            }
+            let (start, end) = (start + part as u32, start + at as u32);
+            tokens.push(Token { start, end, is_number });
+        }
+        if tokens.len() - first > PART_COUNT_MAX {
+            tokens.truncate(first);
+            let (start, end) = (start + from as u32, start + at as u32);
+            tokens.push(Token { start, end, is_number: false });
+        }
+    }
+}
+
+fn is_inner(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_words_are_told_apart_and_hashes_stay_whole() {
+        let line = "2024-02-29T09:00Z é=a1b2c3d4e5, x_86;";
+        let mut tokens = Vec::new();
+        tokens_of(line.as_bytes(), 0, Grain::Fine, &mut tokens);
+        let found: Vec<_> = tokens
+            .iter()
+            .map(|token| (&line[token.start as usize..token.end as usize], token.is_number))
+            .collect();
+        let expected = [
+            ("2024", true),
+            ("02", true),
+            ("29", true),
+            ("T", false),
+            ("09", true),
+            ("00", true),
+            ("Z", false),
+            ("é", false),
+            ("a1b2c3d4e5", false),
+            ("x_", false),
+            ("86", true),
+        ];
+        assert_eq!(found, expected);
+
+        let line = "2026-11 install libfoo-bar:amd64 <none> 1.2-3";
+        let mut tokens = Vec::new();
+        tokens_of(line.as_bytes(), 0, Grain::Coarse, &mut tokens);
+        let found: Vec<_> =
+            tokens.iter().map(|token| &line[token.start as usize..token.end as usize]).collect();
+        assert_eq!(found, ["2026", "11", "install", "libfoo-bar:amd64", "<none>", "1", "2", "3"]);
+    }
+}
