@@ -6,19 +6,24 @@
 //! checksum says that.
 
 use crate::brotli::BrotliDecoder;
-use crate::encoder::append;
+use crate::codec::FRAME_LEN_MAX;
+use crate::encoder::{append, reserve};
 use crate::lines;
 use crate::lz4::Lz4Decoder;
 use crate::lzma::LzmaDecoder;
 use crate::zstd::ZstdDecoder;
 use crate::{Codec, CodecError, Filter};
 
+/// A longer form of lines is given back when it is decoded.
+const FORM_KEPT_LEN_MAX: usize = 4 << 20;
+
 /// Decompresses frames of any codec. One per thread; it can be sent between threads.
 ///
 /// Libraries' contexts are made when first needed and kept. Besides `out`, it holds about 160 KiB
 /// for zstd, nothing for LZ4, and for LZMA a copy of the last prefix and frame; during a call for
 /// brotli, three times prefix and frame and 4 MiB at the very most; and of frames of lines the last
-/// one's form, which is shorter than the frame.
+/// one's form, up to 4 MiB. During a call it is the form, which is not longer than the frame, and
+/// up to six times as much.
 #[derive(Debug, Default)]
 pub struct Decoder {
     zstd: Option<ZstdDecoder>,
@@ -95,6 +100,10 @@ impl Decoder {
         if !prefix.is_empty() {
             return Err(corrupt("a frame of lines has references"));
         }
+        if plain_len > FRAME_LEN_MAX {
+            return Err(corrupt("a frame of lines is too long"));
+        }
+        reserve(codec, plain_len, out)?;
         let Some((form_len, stored)) = lines::split_len(stored, plain_len) else {
             return Err(corrupt("the length of the lines' form is wrong"));
         };
@@ -104,7 +113,8 @@ impl Decoder {
             lines::decode(&form, plain_len, out)
                 .map_err(|fault| corrupt(&format!("lines: {fault}")))
         });
-        self.form = form;
+        // One huge frame must not stay in memory for good.
+        self.form = if form.capacity() <= FORM_KEPT_LEN_MAX { form } else { Vec::new() };
         if result.is_err() {
             out.truncate(start);
         }

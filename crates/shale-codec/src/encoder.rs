@@ -79,9 +79,7 @@ impl Encoder {
         }
         result
     }
-}
 
-impl Encoder {
     /// Appends the compressed form of what [`crate::lines_form`] made of a frame: its length, then
     /// what the codec makes of it. [`crate::Decoder::decode_filtered`] undoes both.
     ///

@@ -215,6 +215,10 @@ impl Image {
         if record.reference_count == 0 {
             return Ok(Vec::new());
         }
+        if Filter::from_id(record.filter).is_some_and(|filter| !filter.is_in_place()) {
+            let count = u64::from(record.reference_count);
+            return Err(value("references of a frame of lines", count, Expected::Exactly(0)));
+        }
         let references = self.references(record)?;
         let mut records = Vec::with_capacity(references.frames().len());
         let mut prefix_len = 0;

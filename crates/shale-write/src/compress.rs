@@ -66,6 +66,16 @@ struct Way {
     saved_bytes: u64,
 }
 
+/// What was found out about a frame's lines.
+#[derive(Debug, Default)]
+struct Lines {
+    form: Option<Form>,
+    /// Nothing else can be shorter.
+    is_certain: bool,
+    /// What a quick trial leaves of the plain bytes with their references, if there was one.
+    plain_trial_len: Option<usize>,
+}
+
 /// References must save at least one part in this many, as each costs a reader a decode.
 const REFERENCE_GAIN_SHARE: usize = 32;
 /// Bytes of the tables that references cost.
@@ -123,21 +133,17 @@ impl Bench {
             Category::Text if tries_filters => {
                 self.pack_lines(&packing.choice, plain, &references)?
             }
-            _ => None,
+            _ => Lines::default(),
         };
-        let alone = |form: Form| Way { form: Some(form), kept: Vec::new(), saved_bytes: 0 };
-        let way = match lines {
-            Some((form, true)) => alone(form),
-            lines => {
-                let way =
-                    self.pack_in_place(packing, plain, (category, tries_filters), references)?;
-                let len = way.form.as_ref().map_or(plain.len(), |form| form.stored.len());
-                match lines {
-                    Some((form, _)) if form.stored.len() <= len => alone(form),
-                    _ => way,
-                }
+        let mut way = Way { form: lines.form, ..Way::default() };
+        if !lines.is_certain {
+            let tried = (tries_filters && category == Category::Code, lines.plain_trial_len);
+            let in_place = self.pack_in_place(packing, plain, tried, references)?;
+            let len = |way: &Way| way.form.as_ref().map_or(plain.len(), |form| form.stored.len());
+            if way.form.is_none() || len(&in_place) < len(&way) {
+                way = in_place;
             }
-        };
+        }
         let Form { codec, filter, stored } = way.form.unwrap_or_else(|| Form {
             codec: Codec::Stored,
             filter: Filter::None,
@@ -163,23 +169,28 @@ impl Bench {
         Ok(Packed { stored, record, references, references_dropped, saved_bytes })
     }
 
-    /// The frame as it is or with a filter that works in place, with references or alone.
+    /// The frame as it is or with a filter for machine code, if these are to be tried, with
+    /// references or alone. The length that a quick trial left of it is given if it is known.
     fn pack_in_place(
         &mut self,
         packing: &Packing,
         plain: &[u8],
-        (category, tries_filters): (Category, bool),
+        (tries_bcj, trial_len): (bool, Option<usize>),
         references: References,
     ) -> Result<Way, WriteError> {
-        let filter = match category {
-            Category::Code if tries_filters => self.choose_filter(plain, &references)?,
-            _ => Filter::None,
-        };
+        let filter = if tries_bcj { self.choose_filter(plain, &references)? } else { Filter::None };
         let mut filtered = std::mem::take(&mut self.filtered);
         filtered.clear();
         filtered.extend_from_slice(plain);
         filter.apply(&mut filtered);
-        let settings = self.choose_settings(&packing.choice, &filtered, &references, filter)?;
+        let settings = match (packing.choice.without_trial(), trial_len) {
+            (Some(settings), _) => settings,
+            (None, Some(trial_len)) => packing.choice.with_trial(plain.len(), trial_len),
+            (None, None) => {
+                let trial_len = self.try_plain(&filtered, &references, filter)?;
+                packing.choice.with_trial(plain.len(), trial_len)
+            }
+        };
         let mut way = Way::default();
         if !references.is_empty() && settings.codec.prefix_len_max() > 0 {
             let (stored, gain) =
@@ -199,42 +210,30 @@ impl Bench {
         Ok(way)
     }
 
-    /// The frame's lines as columns, and whether nothing else can be shorter; nothing where a quick
-    /// trial shows that the frame with its references is.
+    /// The frame's lines as columns; no form where a quick trial shows that the frame with its
+    /// references is shorter.
     fn pack_lines(
         &mut self,
         choice: &Choice,
         plain: &[u8],
         references: &References,
-    ) -> Result<Option<(Form, bool)>, WriteError> {
-        let Some(form) = lines_form(plain) else { return Ok(None) };
-        let trial_len = self.encode(QUICK, &[], &form)?.len();
+    ) -> Result<Lines, WriteError> {
+        let Some(lines) = lines_form(plain) else { return Ok(Lines::default()) };
+        let trial_len = self.encode(QUICK, &[], &lines)?.len();
         let plain_trial_len = self.try_plain(plain, references, Filter::None)?;
+        let tried = Lines { plain_trial_len: Some(plain_trial_len), ..Lines::default() };
         if trial_len >= plain_trial_len {
-            return Ok(None);
+            return Ok(tried);
         }
-        let settings = choice.with_trial(form.len(), trial_len);
+        let settings = choice.with_trial(lines.len(), trial_len);
         let mut stored = Vec::new();
-        self.encoder(settings)?.encode_form(&form, &mut stored).map_err(codec_error)?;
+        self.encoder(settings)?.encode_form(&lines, &mut stored).map_err(codec_error)?;
+        // The trial says nothing of a codec that finds less than it.
+        let is_certain = settings.codec != Codec::Lz4
+            && trial_len <= plain_trial_len / LINES_CERTAIN_SHARE
+            && stored.len() < plain.len();
         let form = Form { codec: settings.codec, filter: Filter::Lines, stored };
-        Ok(Some((form, trial_len <= plain_trial_len / LINES_CERTAIN_SHARE)))
-    }
-
-    /// Decides between the codecs of a frame.
-    fn choose_settings(
-        &mut self,
-        choice: &Choice,
-        plain: &[u8],
-        references: &References,
-        filter: Filter,
-    ) -> Result<Settings, WriteError> {
-        match choice.without_trial() {
-            Some(settings) => Ok(settings),
-            None => {
-                let trial_len = self.try_plain(plain, references, filter)?;
-                Ok(choice.with_trial(plain.len(), trial_len))
-            }
-        }
+        Ok(Lines { form: Some(form), is_certain, ..tried })
     }
 
     /// What a quick trial leaves of bytes that are filtered already, with references.

@@ -11,15 +11,16 @@ use super::{
 /// Why bytes are no lines form, in words.
 type Fault = &'static str;
 
-/// Appends to `out` the `plain_len` bytes that `form` stands for. Memory beside `out`: eight bytes
-/// a template, four a piece of template, and at most 3 MiB for the slots.
+/// Appends to `out` the `plain_len` bytes that `form` stands for. Memory beside `out`: twelve bytes
+/// a template, at most six times the form, as each has two bytes of it; and at most 4 MiB for the
+/// slots. The caller makes room for the lines.
 ///
 /// # Errors
 /// What is wrong; `out` may then hold part of the lines.
 pub(crate) fn decode(form: &[u8], plain_len: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
     let mut rest = Cursor { form, at: 0 };
     let line_count = rest.varint()?;
-    let templates = Templates::parse(&mut rest)?;
+    let templates = Templates::parse(&mut rest, line_count)?;
     let numbers_at = rest.at;
     let line_counts = count_lines(&mut rest, line_count, templates.count())?;
     let mut columns = Columns::find(&mut rest, &templates, &line_counts)?;
@@ -27,7 +28,6 @@ pub(crate) fn decode(form: &[u8], plain_len: usize, out: &mut Vec<u8>) -> Result
         return Err("there are bytes behind the last column");
     }
 
-    out.try_reserve(plain_len).map_err(|_| "no memory")?;
     let start = out.len();
     let mut lines = Lines { out, start, end: start + plain_len };
     let mut numbers = Cursor { form, at: numbers_at };
@@ -124,33 +124,40 @@ struct Templates {
 }
 
 impl Templates {
-    fn parse(rest: &mut Cursor<'_>) -> Result<Self, Fault> {
+    fn parse(rest: &mut Cursor<'_>, line_count: u64) -> Result<Self, Fault> {
         let len = rest.varint()?;
         let start = rest.at;
         let text = rest.take(len)?;
         if rest.at > u32::MAX as usize {
             return Err("it is too long");
         }
-        let (mut ends, mut firsts) = (Vec::new(), vec![0]);
-        let (mut slot_count, mut slot_count_max, mut slots) = (0, 0, 0);
+        if text.last().is_some_and(|&last| last != b'\n') {
+            return Err("the last template has no end");
+        }
+        let count_of = |wanted| text.iter().filter(|&&byte| byte == wanted).count();
+        let (count, slot_count) = (count_of(b'\n'), count_of(SLOT));
+        // Each has a line, and the line its number; so memory is bounded before it is taken.
+        if count as u64 > line_count || count > rest.form.len() - rest.at {
+            return Err("a template has no line");
+        }
+        if slot_count > SLOT_COUNT_MAX {
+            return Err("it has too many slots");
+        }
+        let mut ends = Vec::with_capacity(count + slot_count);
+        let mut firsts = Vec::with_capacity(count + 1);
+        firsts.push(0);
+        let (mut slot_count_max, mut slots) = (0, 0);
         for (at, &byte) in text.iter().enumerate() {
             match byte {
                 SLOT => slots += 1,
                 b'\n' => {
-                    slot_count += slots;
                     slot_count_max = slot_count_max.max(slots);
                     slots = 0;
                     firsts.push(ends.len() as u32 + 1);
                 }
                 _ => continue,
             }
-            if slot_count + slots > SLOT_COUNT_MAX {
-                return Err("it has too many slots");
-            }
             ends.push((start + at) as u32);
-        }
-        if text.last().is_some_and(|&last| last != b'\n') {
-            return Err("the last template has no end");
         }
         Ok(Self { ends, firsts, start, slot_count_max, slot_count })
     }

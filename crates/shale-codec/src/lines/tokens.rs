@@ -4,9 +4,23 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) start: u32,
-    pub(super) end: u32,
+    /// Twice its length, plus one for a number: a text has many tokens.
+    len_and_kind: u32,
+}
+
+impl Token {
+    fn new(start: u32, end: u32, is_number: bool) -> Self {
+        Self { start, len_and_kind: (end - start) << 1 | u32::from(is_number) }
+    }
+
+    pub(super) fn end(self) -> u32 {
+        self.start + (self.len_and_kind >> 1)
+    }
+
     /// Digits only; else a word.
-    pub(super) is_number: bool,
+    pub(super) fn is_number(self) -> bool {
+        self.len_and_kind & 1 == 1
+    }
 }
 
 /// How lines are taken apart.
@@ -35,7 +49,7 @@ pub(super) fn tokens_of(line: &[u8], start: u32, grain: Grain, tokens: &mut Vec<
         let start = start + at as u32;
         at += field.len() + 1;
         if field.iter().any(|&byte| byte.is_ascii_alphabetic() || byte >= 0x80) {
-            tokens.push(Token { start, end: start + field.len() as u32, is_number: false });
+            tokens.push(Token::new(start, start + field.len() as u32, false));
         } else {
             split(field, start, tokens);
         }
@@ -58,12 +72,12 @@ fn split(line: &[u8], start: u32, tokens: &mut Vec<Token>) {
                 at += 1;
             }
             let (start, end) = (start + part as u32, start + at as u32);
-            tokens.push(Token { start, end, is_number });
+            tokens.push(Token::new(start, end, is_number));
         }
         if tokens.len() - first > PART_COUNT_MAX {
             tokens.truncate(first);
             let (start, end) = (start + from as u32, start + at as u32);
-            tokens.push(Token { start, end, is_number: false });
+            tokens.push(Token::new(start, end, false));
         }
     }
 }
@@ -83,7 +97,7 @@ mod tests {
         tokens_of(line.as_bytes(), 0, Grain::Fine, &mut tokens);
         let found: Vec<_> = tokens
             .iter()
-            .map(|token| (&line[token.start as usize..token.end as usize], token.is_number))
+            .map(|token| (&line[token.start as usize..token.end() as usize], token.is_number()))
             .collect();
         let expected = [
             ("2024", true),
@@ -104,7 +118,7 @@ mod tests {
         let mut tokens = Vec::new();
         tokens_of(line.as_bytes(), 0, Grain::Coarse, &mut tokens);
         let found: Vec<_> =
-            tokens.iter().map(|token| &line[token.start as usize..token.end as usize]).collect();
+            tokens.iter().map(|token| &line[token.start as usize..token.end() as usize]).collect();
         assert_eq!(found, ["2026", "11", "install", "libfoo-bar:amd64", "<none>", "1", "2", "3"]);
     }
 }

@@ -194,8 +194,11 @@ fn check_frame(
     expect(row, "plain length", plain_len, plain_len > 0, "above 0")?;
     let known = Codec::from_id(codec).is_some();
     expect(row, "codec", u64::from(codec), known, "a known codec; use a newer shale")?;
-    let known = Filter::from_id(filter).is_some();
-    expect(row, "filter", u64::from(filter), known, "a known filter; use a newer shale")?;
+    let known = Filter::from_id(filter);
+    expect(row, "filter", u64::from(filter), known.is_some(), "a known filter; use a newer shale")?;
+    let alone = known.is_some_and(|filter| !filter.is_in_place());
+    let count = u64::from(record.reference_count);
+    expect(row, "reference count", count, !alone || count == 0, "0 for a frame of lines")?;
     let bound = root.bounds.depth_max;
     expect(row, "depth", u64::from(depth), depth <= bound, "the bound in the root")?;
     let count = record.reference_count;
