@@ -7,9 +7,9 @@
 //! of that than of the lines. (Templates of log lines: Christensen and Li, "Adaptive log
 //! compression for massive log data", SIGMOD 2013.)
 //!
-//! Which parts of a line are slots is the encoder's choice (`tokens.rs`, `encode.rs`, `columns.rs`);
-//! the decoder (`decode.rs`) does not know numbers from words. The layout is in `docs/format.md`,
-//! chapter 9.1.
+//! Which parts of a line are slots is the encoder's choice (`tokens.rs`, `encode.rs`,
+//! `columns.rs`); the decoder (`decode.rs`) does not know numbers from words. The layout is in
+//! `docs/format.md`, chapter 9.1.
 
 mod columns;
 mod decode;
