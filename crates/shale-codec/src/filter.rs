@@ -1,12 +1,13 @@
 //! Filters: reversible rewriting before compression.
 //!
-//! Most are for machine code and work in place.
-//! A call names its target by distance, so calls of one function from many places look all
-//! different. A filter rewrites the distance as the target's place counted from the start of the
-//! bytes; then they look alike, and compress as repetitions. Lengths do not change, and every
-//! byte string comes back as it was, whatever it is: a filter on bytes that are no machine code
-//! costs compression, never correctness. The filter of lines (`lines.rs`) makes another, shorter
-//! form of text; what there is to know of its length stands before the compressed bytes.
+//! Most are for machine code and work in place. A call names its target by distance, so calls of
+//! one function from many places look all different. A filter rewrites the distance as the target's
+//! place counted from the start of the bytes; then they look alike, and compress as repetitions.
+//! Lengths do not change, and every byte string comes back as it was, whatever it is: a filter on
+//! bytes that are no machine code costs compression, never correctness.
+//!
+//! The filter of lines (`lines.rs`) makes another form of text, which is shorter; the length of
+//! that form stands before the compressed bytes.
 
 use std::fmt;
 

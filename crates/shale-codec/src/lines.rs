@@ -35,7 +35,7 @@ const MODE_NATURAL: u8 = 2;
 
 /// The value is the one it is compared with.
 const CODE_SAME: u64 = 0;
-/// Length and bytes of the value follow. Above it: a difference, folded to be positive, plus one.
+/// Length and bytes of the value follow. Above it: a difference in zigzag, plus one.
 const CODE_LITERAL: u64 = 1;
 
 /// The number in these digits, if they are digits only and not too many.
@@ -48,7 +48,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// A number in bytes of seven bits, the lowest first; all but the last have the eighth set.
+/// A number as LEB128: seven bits a byte, the lowest first; all but the last have the eighth set.
 pub(crate) fn push_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

@@ -169,7 +169,7 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
             Some(tree.items)
         }
         "lines" => {
-            // Logs, of which frames of lines are made, and prose, of which none are.
+            // Logs, of which frames of lines are made, and prose that gets into one of them.
             let mut tree = Tree { items: Vec::new(), random: Random::new(79) };
             tree.add("", Kind::Directory);
             tree.folder("logs");

@@ -52,16 +52,16 @@ pub(crate) struct Packed {
 
 /// How a frame may be stored.
 #[derive(Debug)]
-struct Form {
+struct Encoding {
     codec: Codec,
     filter: Filter,
     stored: Vec<u8>,
 }
 
-/// A form, or none that is shorter than the plain bytes, and the references that it needs.
+/// An encoding, or none that is shorter than the plain bytes, and the references that it needs.
 #[derive(Debug, Default)]
-struct Way {
-    form: Option<Form>,
+struct Attempt {
+    encoding: Option<Encoding>,
     kept: Vec<u64>,
     saved_bytes: u64,
 }
@@ -69,7 +69,7 @@ struct Way {
 /// What was found out about a frame's lines.
 #[derive(Debug, Default)]
 struct Lines {
-    form: Option<Form>,
+    encoding: Option<Encoding>,
     /// Nothing else can be shorter.
     is_certain: bool,
     /// What a quick trial leaves of the plain bytes with their references, if there was one.
@@ -135,16 +135,18 @@ impl Bench {
             }
             _ => Lines::default(),
         };
-        let mut way = Way { form: lines.form, ..Way::default() };
+        let mut best = Attempt { encoding: lines.encoding, ..Attempt::default() };
         if !lines.is_certain {
             let tried = (tries_filters && category == Category::Code, lines.plain_trial_len);
             let in_place = self.pack_in_place(packing, plain, tried, references)?;
-            let len = |way: &Way| way.form.as_ref().map_or(plain.len(), |form| form.stored.len());
-            if way.form.is_none() || len(&in_place) < len(&way) {
-                way = in_place;
+            let len = |attempt: &Attempt| {
+                attempt.encoding.as_ref().map_or(plain.len(), |encoding| encoding.stored.len())
+            };
+            if best.encoding.is_none() || len(&in_place) < len(&best) {
+                best = in_place;
             }
         }
-        let Form { codec, filter, stored } = way.form.unwrap_or_else(|| Form {
+        let Encoding { codec, filter, stored } = best.encoding.unwrap_or_else(|| Encoding {
             codec: Codec::Stored,
             filter: Filter::None,
             stored: plain.to_vec(),
@@ -159,13 +161,13 @@ impl Bench {
             } else {
                 category as u64
             },
-            reference_count: way.kept.len() as u32,
+            reference_count: best.kept.len() as u32,
             stored_sum: xxh3_64(&stored),
             plain_sum: xxh3_64(plain),
             ..FrameRecord::default()
         };
-        let references_dropped = had_references && way.kept.is_empty();
-        let Way { kept: references, saved_bytes, .. } = way;
+        let references_dropped = had_references && best.kept.is_empty();
+        let Attempt { kept: references, saved_bytes, .. } = best;
         Ok(Packed { stored, record, references, references_dropped, saved_bytes })
     }
 
@@ -177,7 +179,7 @@ impl Bench {
         plain: &[u8],
         (tries_bcj, trial_len): (bool, Option<usize>),
         references: References,
-    ) -> Result<Way, WriteError> {
+    ) -> Result<Attempt, WriteError> {
         let filter = if tries_bcj { self.choose_filter(plain, &references)? } else { Filter::None };
         let mut filtered = std::mem::take(&mut self.filtered);
         filtered.clear();
@@ -191,26 +193,26 @@ impl Bench {
                 packing.choice.with_trial(plain.len(), trial_len)
             }
         };
-        let mut way = Way::default();
+        let mut attempt = Attempt::default();
         if !references.is_empty() && settings.codec.prefix_len_max() > 0 {
             let (stored, gain) =
                 self.pack_with_references(settings, &filtered, &references, filter)?;
             if gain > 0 {
-                way.kept = references.iter().map(|&(frame, _)| frame).collect();
-                way.saved_bytes = gain as u64;
-                way.form = Some(Form { codec: settings.codec, filter, stored });
+                attempt.kept = references.iter().map(|&(frame, _)| frame).collect();
+                attempt.saved_bytes = gain as u64;
+                attempt.encoding = Some(Encoding { codec: settings.codec, filter, stored });
             }
         }
         drop(references);
-        if way.form.is_none() {
+        if attempt.encoding.is_none() {
             let alone = self.pack_alone(settings, packing.tries_incompressible, &filtered)?;
-            way.form = alone.map(|(codec, stored)| Form { codec, filter, stored });
+            attempt.encoding = alone.map(|(codec, stored)| Encoding { codec, filter, stored });
         }
         self.filtered = filtered;
-        Ok(way)
+        Ok(attempt)
     }
 
-    /// The frame's lines as columns; no form where a quick trial shows that the frame with its
+    /// The frame's lines as columns; no encoding where a quick trial shows that the frame with its
     /// references is shorter.
     fn pack_lines(
         &mut self,
@@ -218,22 +220,22 @@ impl Bench {
         plain: &[u8],
         references: &References,
     ) -> Result<Lines, WriteError> {
-        let Some(lines) = lines_form(plain) else { return Ok(Lines::default()) };
-        let trial_len = self.encode(QUICK, &[], &lines)?.len();
+        let Some(form) = lines_form(plain) else { return Ok(Lines::default()) };
+        let trial_len = self.encode(QUICK, &[], &form)?.len();
         let plain_trial_len = self.try_plain(plain, references, Filter::None)?;
         let tried = Lines { plain_trial_len: Some(plain_trial_len), ..Lines::default() };
         if trial_len >= plain_trial_len {
             return Ok(tried);
         }
-        let settings = choice.with_trial(lines.len(), trial_len);
+        let settings = choice.with_trial(form.len(), trial_len);
         let mut stored = Vec::new();
-        self.encoder(settings)?.encode_form(&lines, &mut stored).map_err(codec_error)?;
+        self.encoder(settings)?.encode_form(&form, &mut stored).map_err(codec_error)?;
         // The trial says nothing of a codec that finds less than it.
         let is_certain = settings.codec != Codec::Lz4
             && trial_len <= plain_trial_len / LINES_CERTAIN_SHARE
             && stored.len() < plain.len();
-        let form = Form { codec: settings.codec, filter: Filter::Lines, stored };
-        Ok(Lines { form: Some(form), is_certain, ..tried })
+        let encoding = Encoding { codec: settings.codec, filter: Filter::Lines, stored };
+        Ok(Lines { encoding: Some(encoding), is_certain, ..tried })
     }
 
     /// What a quick trial leaves of bytes that are filtered already, with references.

@@ -51,16 +51,13 @@ impl<'a> Columns<'a> {
 
     /// The values of the next line, whose first slot is `first`.
     pub(super) fn weigh(&mut self, first: usize, values: impl Iterator<Item = &'a [u8]>) {
-        let columns = self.columns[first..].iter_mut();
-        for ((value, column), place) in values.zip(columns).zip(&mut self.places) {
+        self.each(first, values, |column, value, place| {
             for (mode, weight) in (0..).zip(&mut column.weights) {
                 let code = Code::of(value, column.last, place, mode);
                 let cost = if code == weight.last { COST_AGAIN } else { COST_BYTE * code.len() };
                 *weight = Weight { cost: weight.cost.saturating_add(cost), last: code };
             }
-            column.last = value;
-            *place = value;
-        }
+        });
     }
 
     /// Chooses for each slot the mode that costs least, of equal ones the first, and writes these.
@@ -76,9 +73,21 @@ impl<'a> Columns<'a> {
 
     /// As [`Columns::weigh`], to code them.
     pub(super) fn push(&mut self, first: usize, values: impl Iterator<Item = &'a [u8]>) {
+        self.each(first, values, |column, value, place| {
+            Code::of(value, column.last, place, column.mode).write(&mut column.codes);
+        });
+    }
+
+    /// Shows each value to its column, with the last one of its place, and remembers it in both.
+    fn each(
+        &mut self,
+        first: usize,
+        values: impl Iterator<Item = &'a [u8]>,
+        mut show: impl FnMut(&mut Column<'a>, &'a [u8], &'a [u8]),
+    ) {
         let columns = self.columns[first..].iter_mut();
         for ((value, column), place) in values.zip(columns).zip(&mut self.places) {
-            Code::of(value, column.last, place, column.mode).write(&mut column.codes);
+            show(column, value, place);
             column.last = value;
             *place = value;
         }
@@ -106,7 +115,7 @@ impl<'a> Code<'a> {
         match self {
             Self::Same => CODE_SAME,
             Self::Literal(_) => CODE_LITERAL,
-            Self::Step(step) => fold(step) + CODE_LITERAL,
+            Self::Step(step) => zigzag(step) + CODE_LITERAL,
         }
     }
 
@@ -140,6 +149,6 @@ fn step(value: &[u8], known: &[u8], is_natural: bool) -> Option<i64> {
 }
 
 /// -1, 1, -2, 2 are 1, 2, 3, 4.
-fn fold(step: i64) -> u64 {
+fn zigzag(step: i64) -> u64 {
     ((step << 1) ^ (step >> 63)) as u64
 }

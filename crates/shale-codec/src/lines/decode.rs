@@ -112,12 +112,10 @@ fn count_lines(rest: &mut Cursor<'_>, count: u64, templates: usize) -> Result<Ve
 
 /// The texts between slots, and where each template begins among them.
 struct Templates {
-    /// End of each piece in the form; the next begins one byte behind it.
+    /// The byte before the first piece, then the byte behind each piece; the next begins after it.
     ends: Vec<u32>,
     /// First piece of each template, and one number more.
     firsts: Vec<u32>,
-    /// Where the first piece begins.
-    start: usize,
     /// Slots of the template that has most.
     slot_count_max: usize,
     slot_count: usize,
@@ -143,7 +141,9 @@ impl Templates {
         if slot_count > SLOT_COUNT_MAX {
             return Err("it has too many slots");
         }
-        let mut ends = Vec::with_capacity(count + slot_count);
+        let mut ends = Vec::with_capacity(1 + count + slot_count);
+        // Two numbers stand before the text.
+        ends.push(start as u32 - 1);
         let mut firsts = Vec::with_capacity(count + 1);
         firsts.push(0);
         let (mut slot_count_max, mut slots) = (0, 0);
@@ -153,13 +153,13 @@ impl Templates {
                 b'\n' => {
                     slot_count_max = slot_count_max.max(slots);
                     slots = 0;
-                    firsts.push(ends.len() as u32 + 1);
+                    firsts.push(ends.len() as u32);
                 }
                 _ => continue,
             }
             ends.push((start + at) as u32);
         }
-        Ok(Self { ends, firsts, start, slot_count_max, slot_count })
+        Ok(Self { ends, firsts, slot_count_max, slot_count })
     }
 
     fn count(&self) -> usize {
@@ -175,11 +175,7 @@ impl Templates {
 
     fn piece<'a>(&self, form: &'a [u8], template: usize, index: usize) -> &'a [u8] {
         let piece = self.firsts[template] as usize + index;
-        let from = match piece {
-            0 => self.start,
-            piece => self.ends[piece - 1] as usize + 1,
-        };
-        &form[from..self.ends[piece] as usize]
+        &form[self.ends[piece] as usize + 1..self.ends[piece + 1] as usize]
     }
 
     fn last_piece<'a>(&self, form: &'a [u8], template: usize) -> &'a [u8] {
@@ -288,7 +284,7 @@ impl Columns {
                 let known = lines.bytes(known);
                 let width = if column.mode & MODE_NATURAL == 0 { known.len() } else { 1 };
                 let before = number(known).ok_or("a difference from what is no number")?;
-                let after = before.checked_add_signed(unfold(step - 1));
+                let after = before.checked_add_signed(unzigzag(step - 1));
                 let mut digits = [0; DIGIT_COUNT_MAX];
                 lines.push(in_digits(after.ok_or(RANGE)?, width, &mut digits)?)?;
             }
@@ -308,8 +304,8 @@ impl Columns {
 const RANGE: Fault = "a difference leads out of the range of numbers";
 
 /// 1, 2, 3, 4 are -1, 1, -2, 2.
-fn unfold(folded: u64) -> i64 {
-    ((folded >> 1) as i64) ^ -((folded & 1) as i64)
+fn unzigzag(step: u64) -> i64 {
+    ((step >> 1) as i64) ^ -((step & 1) as i64)
 }
 
 /// A number in at least `width` digits.

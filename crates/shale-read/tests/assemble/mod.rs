@@ -311,21 +311,15 @@ impl Draft {
                 .collect();
             let mut stored = Vec::new();
             let mut codec = frame.codec;
+            let level = Settings::default_level(codec).min(9);
+            let settings = Settings::new(codec, level).expect("a level of the codec");
+            let mut encoder = Encoder::new(settings).expect("settings of a level");
             if frame.filter == Filter::Lines {
                 let form = lines_form(&frame.plain).expect("lines that resemble each other");
-                let level = Settings::default_level(codec).min(9);
-                let settings = Settings::new(codec, level).expect("a level of the codec");
-                Encoder::new(settings)
-                    .and_then(|mut encoder| encoder.encode_form(&form, &mut stored))
-                    .expect("encodes");
+                encoder.encode_form(&form, &mut stored).expect("encodes");
             } else if codec != Codec::Stored {
-                let level = Settings::default_level(codec).min(9);
-                let settings = Settings::new(codec, level).expect("a level of the codec");
-                Encoder::new(settings)
-                    .and_then(|mut encoder| {
-                        encoder.encode(&prefix, &filtered(&frame.plain), &mut stored)
-                    })
-                    .expect("encodes");
+                let plain = filtered(&frame.plain);
+                encoder.encode(&prefix, &plain, &mut stored).expect("encodes");
             }
             if frame.filter.is_in_place() && codec == Codec::Stored
                 || stored.len() > frame.plain.len()

@@ -1,4 +1,4 @@
-//! The filter of lines, undone as chapter 9 of the specification says, value by value.
+//! The filter of lines, undone as chapter 9.1 of the specification says, value by value.
 
 /// The plain bytes of a lines form.
 pub fn undo(form: &[u8]) -> Option<Vec<u8>> {

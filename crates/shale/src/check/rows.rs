@@ -197,11 +197,11 @@ fn check_frame(
     let known = Filter::from_id(filter);
     expect(row, "filter", u64::from(filter), known.is_some(), "a known filter; use a newer shale")?;
     let alone = known.is_some_and(|filter| !filter.is_in_place());
-    let count = u64::from(record.reference_count);
-    expect(row, "reference count", count, !alone || count == 0, "0 for a frame of lines")?;
+    let count = record.reference_count;
+    let fits = !alone || count == 0;
+    expect(row, "reference count", u64::from(count), fits, "0 for a frame of lines")?;
     let bound = root.bounds.depth_max;
     expect(row, "depth", u64::from(depth), depth <= bound, "the bound in the root")?;
-    let count = record.reference_count;
     let bound = u32::from(root.bounds.reference_count_max);
     expect(row, "reference count", u64::from(count), count <= bound, "the bound in the root")?;
     let end = record.reference_first.checked_add(u64::from(count));
