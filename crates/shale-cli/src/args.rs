@@ -229,8 +229,8 @@ pub struct How {
     /// lays what the file lists first, in its order, and the rest as the source has it.
     #[arg(long, value_name = "ORDER", value_parser = crate::order::parse)]
     pub order: Option<LayingChoice>,
-    /// Lay the files that this list names before all others, in its order, so that what is read
-    /// together lies together.
+    /// Lay the files that this list names before all others, in its order and in short frames that
+    /// decode quickly: programs wait for them. A mount with -o hotlog=FILE writes such a list.
     #[arg(long, value_name = "FILE")]
     pub hot: Option<PathBuf>,
     /// Plain bytes of a frame instead of the level's, such as 256K.

@@ -51,6 +51,9 @@ const INTERNED_BYTES_MIN: u64 = 1 << 20;
 const INTERNED_BYTES_MAX: u64 = 32 << 20;
 /// More threads than any machine has.
 const THREADS_MAX: usize = 1024;
+/// Longest frame of hot files: what the kernel reads ahead by default, so that a page that a
+/// program waits for costs little more than the pages that are read with it.
+const HOT_FRAME_LEN_MAX: u32 = 128 << 10;
 /// Smallest and largest frame that can be asked for.
 const FRAME_LEN_MIN: u32 = 4 << 10;
 
@@ -62,6 +65,10 @@ pub(crate) struct Plan {
     pub(crate) codecs: Codecs,
     pub(crate) page_settings: Settings,
     pub(crate) frame_len: usize,
+    /// There may be hot files, and what holds of their frames.
+    pub(crate) has_hot: bool,
+    pub(crate) hot_codecs: Codecs,
+    pub(crate) hot_frame_len: usize,
     pub(crate) references: Option<ReferenceLimits>,
     pub(crate) segment_window_len: u32,
     /// Bytes of packed names and attributes kept in memory before they go to a temporary file.
@@ -94,6 +101,8 @@ impl Plan {
         }
         let codecs = Codecs::new(level, &options.codecs)
             .map_err(|(codec, error)| option("codec", codec, error.to_string()))?;
+        let hot_codecs = Codecs::hot(level, &options.codecs)
+            .map_err(|(codec, error)| option("codec", codec, error.to_string()))?;
         let page_settings = Settings { level: level.page_level, ..zstd() };
         let asked = options.references.unwrap_or(level.references);
         let references = ReferenceLimits {
@@ -110,6 +119,9 @@ impl Plan {
             codecs,
             page_settings,
             frame_len: frame_len as usize,
+            has_hot: options.first_is_hot && !options.first.is_empty(),
+            hot_codecs,
+            hot_frame_len: frame_len.min(HOT_FRAME_LEN_MAX) as usize,
             references,
             segment_window_len: options.segment_window_len.unwrap_or(level.segment_window_len),
             tree_bytes_max: 0,
@@ -128,9 +140,12 @@ impl Plan {
         let prefix_len =
             self.references.map_or(0, |limits| u64::from(limits.count_max) * frame_len);
         // A thread may come to need all of them.
-        let distinct = self.codecs.distinct().into_iter();
-        let encoder: u64 =
-            distinct.map(|s| s.encoder_memory_len(self.frame_len, prefix_len as usize)).sum();
+        let distinct = self.codecs.distinct();
+        let of_all =
+            distinct.iter().map(|s| s.encoder_memory_len(self.frame_len, prefix_len as usize));
+        let of_hot = self.hot_codecs.distinct().into_iter().filter(|s| !distinct.contains(s));
+        let of_hot = of_hot.map(|s| s.encoder_memory_len(self.hot_frame_len, 0));
+        let encoder: u64 = of_all.chain(of_hot.filter(|_| self.has_hot)).sum();
         let lines = if self.level.tries_filters { lines_memory_len(self.frame_len) } else { 0 };
         let thread_bytes = encoder + prefix_len + 2 * frame_len + lines;
         let mut fixed = FIXED_BYTES;
@@ -188,7 +203,7 @@ impl Plan {
             references.closure_bytes_max,
             self.segment_window_len,
             self.order,
-            first(&options.first),
+            first(options),
             self.page_settings,
             options.times_kept
         )
@@ -196,7 +211,8 @@ impl Plan {
 }
 
 /// The list of what is laid first, as it decides the bytes of an image.
-fn first(paths: &[Vec<u8>]) -> String {
+fn first(options: &Options) -> String {
+    let paths = &options.first;
     if paths.is_empty() {
         return String::new();
     }
@@ -205,7 +221,8 @@ fn first(paths: &[Vec<u8>]) -> String {
         sum.update(path);
         sum.update(&[0]);
     }
-    format!(" first={}:{:032x}", paths.len(), sum.sum_128())
+    let word = if options.first_is_hot { "hot" } else { "first" };
+    format!(" {word}={}:{:032x}", paths.len(), sum.sum_128())
 }
 
 /// Threads to use where `asked` were asked for; 0 asks for all the machine offers.

@@ -6,10 +6,13 @@ use std::fmt;
 use shale_codec::{Settings, SettingsError};
 use shale_format::Category;
 
-use crate::levels::Level;
+use crate::levels::{CodecOfLittle, Level};
 
 /// Codecs that a level may have beside its own.
 pub(crate) const CODEC_OF_LITTLE_COUNT_MAX: usize = 2;
+
+/// The codec of hot files at levels whose own decodes slowly.
+const HOT_CODEC: &str = "zstd:19";
 
 /// The codecs of a category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,12 +73,33 @@ impl Codecs {
         level: &Level,
         asked: &[(Option<Category>, Settings)],
     ) -> Result<Self, (String, SettingsError)> {
+        Self::with(level.codec, level.codecs_of_little, asked)
+    }
+
+    /// Those of a level for files that programs wait for: zstd where the level has LZMA, whose
+    /// decoder is many times slower, but for what was asked for.
+    ///
+    /// # Errors
+    /// As [`Codecs::new`].
+    pub(crate) fn hot(
+        level: &Level,
+        asked: &[(Option<Category>, Settings)],
+    ) -> Result<Self, (String, SettingsError)> {
+        let codec = if level.codec.starts_with("lzma") { HOT_CODEC } else { level.codec };
+        Self::with(codec, &[], asked)
+    }
+
+    fn with(
+        codec: &str,
+        codecs_of_little: &[CodecOfLittle],
+        asked: &[(Option<Category>, Settings)],
+    ) -> Result<Self, (String, SettingsError)> {
         let parse = |text: &str| text.parse().map_err(|error| (text.to_owned(), error));
-        let all = Choice::one(parse(level.codec)?);
+        let all = Choice::one(parse(codec)?);
         let mut codecs = Self([all; Category::ALL.len()]);
         for category in [Category::Text, Category::Generic] {
             let of_category =
-                level.codecs_of_little.iter().filter(|c| c.share > 1 || category == Category::Text);
+                codecs_of_little.iter().filter(|c| c.share > 1 || category == Category::Text);
             let slots = &mut codecs.0[category as usize].of_little;
             for (slot, codec) in slots.iter_mut().zip(of_category) {
                 *slot = Some((codec.share, parse(codec.codec)?));

@@ -53,6 +53,9 @@ pub(crate) struct Flow<'env, 'o> {
     sketches: Sketches,
     flight: VecDeque<InFlight>,
     flight_bytes: u64,
+    /// Frames from the first on that hold what the list of hot files names; all there will be
+    /// while these come in.
+    hot_frame_count: usize,
     pub(crate) frames: Vec<FrameRecord>,
     /// References of all frames, one after the other.
     pub(crate) references: Vec<u64>,
@@ -87,6 +90,7 @@ impl<'env, 'o> Flow<'env, 'o> {
             sketches: Sketches::new(PRINT_COUNT_MAX),
             flight: VecDeque::new(),
             flight_bytes: 0,
+            hot_frame_count: 0,
             frames: Vec::new(),
             references: Vec::new(),
             counts: Counts::default(),
@@ -96,6 +100,25 @@ impl<'env, 'o> Flow<'env, 'o> {
     /// Offset in stream space of the next byte.
     pub(crate) fn stream_len(&self) -> u64 {
         self.framer.stream_len()
+    }
+
+    /// What is pushed before [`Flow::end_hot`] is hot. Call it before the first byte.
+    pub(crate) fn begin_hot(&mut self) {
+        self.framer.set_frame_len(self.env.plan.hot_frame_len);
+        self.hot_frame_count = usize::MAX;
+    }
+
+    /// Ends the last frame of what is hot.
+    pub(crate) fn end_hot(&mut self, pool: &mut Pool<'env>) -> Result<(), WriteError> {
+        if let Some(frame) = self.framer.end_frame() {
+            self.frame(pool, frame)?;
+        }
+        self.framer.set_frame_len(self.env.plan.frame_len);
+        self.hot_frame_count = match &self.spool {
+            Some(spool) => spool.frame_count(),
+            None => self.frames.len() + self.flight.len(),
+        };
+        Ok(())
     }
 
     /// Appends a run of bytes to the stream and returns its offset there. `may_split`: it is part
@@ -214,7 +237,7 @@ impl<'env, 'o> Flow<'env, 'o> {
             let lens: Vec<_> =
                 (0..spool.frame_count()).map(|index| spool.frame_len(index) as u32).collect();
             let sketches = std::mem::replace(&mut self.sketches, Sketches::new(0));
-            choice = referrer.choose(sketches, &lens);
+            choice = referrer.choose(sketches, &lens, self.hot_frame_count);
             reference::assert_valid(&choice, &lens, referrer.limits());
         }
         self.env.progress.phase(Phase::Compress);
@@ -246,10 +269,13 @@ impl<'env, 'o> Flow<'env, 'o> {
         load: impl FnOnce() -> Result<(Arc<Vec<u8>>, References), WriteError> + Send + 'env,
     ) -> Result<(), WriteError> {
         let env = self.env;
+        let is_hot = self.frames.len() + self.flight.len() < self.hot_frame_count;
+        let codecs = if is_hot { &env.plan.hot_codecs } else { &env.plan.codecs };
+        let choice = codecs.of(category);
         let ticket = pool.submit(Urgency::Normal, &env.leave, move |bench| {
             env.options.check_cancel()?;
             let packing = Packing {
-                choice: env.plan.codecs.of(category),
+                choice,
                 tries_incompressible: env.plan.level.tries_incompressible,
                 tries_filters: env.plan.level.tries_filters,
             };

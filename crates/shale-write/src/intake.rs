@@ -150,8 +150,16 @@ impl<'env, 'o> Intake<'env, 'o> {
         let order = shelf.order();
         let mut laid = Laid::default();
         let mut bytes = Vec::new();
-        for &index in &order {
+        let hot_count =
+            if self.env.plan.has_hot { self.report.contents_laid_first as usize } else { 0 };
+        if hot_count > 0 {
+            self.flow.begin_hot();
+        }
+        for (place, &index) in order.iter().enumerate() {
             self.env.options.check_cancel()?;
+            if hot_count > 0 && place == hot_count {
+                self.flow.end_hot(pool)?;
+            }
             let item = shelf.item(index);
             let mut at = item.range().start;
             while at < item.range().end {

@@ -31,6 +31,9 @@ pub struct Options {
     pub order: Option<Order>,
     /// Paths, as the source writes them, whose contents are laid before all others, in this order.
     pub first: Vec<Vec<u8>>,
+    /// Programs wait for these: they go into frames that decode quickly, short ones without
+    /// references and without LZMA unless asked for.
+    pub first_is_hot: bool,
     /// Bounds on references, instead of the level's.
     pub references: Option<ReferenceLimits>,
     /// Shortest range that segment dedupe looks for, instead of the level's; 0 turns it off.
@@ -58,6 +61,7 @@ impl Default for Options {
             codecs: Vec::new(),
             order: None,
             first: Vec::new(),
+            first_is_hot: false,
             references: None,
             segment_window_len: None,
             times_kept: TIME_MTIME,

@@ -35,6 +35,11 @@ impl Framer {
         Self { frame_len, bytes: Vec::new(), start: 0, shares: [0; CATEGORY_COUNT] }
     }
 
+    /// Frames that are begun from here on are at most so long.
+    pub(crate) fn set_frame_len(&mut self, frame_len: usize) {
+        self.frame_len = frame_len;
+    }
+
     /// Offset in stream space of the next byte.
     pub(crate) fn stream_len(&self) -> u64 {
         self.start + self.bytes.len() as u64

@@ -79,12 +79,17 @@ impl Graph {
 }
 
 /// Chooses references. `pairs` are (fingerprint, frame) of all frames, in any order, without
-/// repeats;
-/// `frame_lens` the plain length of each frame.
-pub fn choose(mut pairs: Vec<(u64, u32)>, frame_lens: &[u32], settings: &Settings) -> Graph {
+/// repeats; `frame_lens` the plain length of each frame. The first `alone_count` frames are roots,
+/// whatever they share.
+pub fn choose(
+    mut pairs: Vec<(u64, u32)>,
+    frame_lens: &[u32],
+    alone_count: usize,
+    settings: &Settings,
+) -> Graph {
     pairs.sort_unstable();
     let postings = Postings::new(&pairs, frame_lens.len(), settings.sharer_count_max);
     drop(pairs);
-    let classes = cover::classes(&postings, settings);
+    let classes = cover::classes(&postings, alone_count, settings);
     cover::assign(&postings, frame_lens, &classes, settings)
 }

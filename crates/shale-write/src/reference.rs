@@ -93,8 +93,9 @@ pub(crate) trait Referrer: Sync {
     /// Fingerprints of one frame, without repeats; runs on any thread.
     fn sketch(&self, plain: &[u8]) -> Vec<u64>;
 
-    /// The references of every frame, from all sketches and lengths. Depends on them alone.
-    fn choose(&self, sketches: Sketches, plain_lens: &[u32]) -> Choice;
+    /// The references of every frame, from all sketches and lengths. Depends on them alone. The
+    /// first `alone_count` frames get none.
+    fn choose(&self, sketches: Sketches, plain_lens: &[u32], alone_count: usize) -> Choice;
 
     /// What the choice keeps to.
     fn limits(&self) -> ReferenceLimits;

@@ -33,13 +33,13 @@ impl Referrer for Cover {
         prints
     }
 
-    fn choose(&self, sketches: Sketches, plain_lens: &[u32]) -> Choice {
+    fn choose(&self, sketches: Sketches, plain_lens: &[u32], alone_count: usize) -> Choice {
         let frames = 0..sketches.frame_count();
         let pairs = frames
             .flat_map(|frame| sketches.of(frame).iter().map(move |&print| (print, frame as u32)))
             .collect();
         drop(sketches);
-        let graph = refer::choose(pairs, plain_lens, &self.settings);
+        let graph = refer::choose(pairs, plain_lens, alone_count, &self.settings);
         let mut choice = Choice::default();
         (0..plain_lens.len()).for_each(|frame| choice.push(graph.of(frame)));
         choice

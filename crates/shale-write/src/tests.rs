@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use shale_codec::Codec;
 use shale_format::{InodeKind, Timestamp};
 use shale_read::{Image, MemorySource, SnapshotChoice, Tree};
 
@@ -10,7 +11,8 @@ use crate::levels::ReferenceLimits;
 use crate::reference::{Choice, Referrer, Sketches};
 use crate::source::{Content, Metadata};
 use crate::{
-    NoProgress, Options, Report, Source, SourceEntry, Stages, WriteError, create_with, segment,
+    NoProgress, Options, Report, Source, SourceEntry, Stages, WriteError, create, create_with,
+    segment,
 };
 
 /// Files in memory.
@@ -76,14 +78,18 @@ fn build(files: &[(String, Vec<u8>)], options: &Options, stages: Stages<'_>) -> 
     let mut image = Vec::new();
     let mut source = Files(files.iter());
     let report = create_with(&mut source, &mut image, options, &NoProgress, stages).unwrap();
-    let tree = open(&image);
+    assert_comes_back(files, &image);
+    (image, report)
+}
+
+fn assert_comes_back(files: &[(String, Vec<u8>)], image: &[u8]) {
+    let tree = open(image);
     for (path, bytes) in files {
         let inode = tree.lookup_path(path.as_bytes()).unwrap().unwrap();
         let mut read = vec![0; bytes.len()];
         assert_eq!(tree.read(inode, 0, &mut read).unwrap(), bytes.len());
         assert!(read == *bytes, "{path}");
     }
-    (image, report)
 }
 
 fn open(image: &[u8]) -> Tree {
@@ -108,7 +114,7 @@ impl Referrer for ByNumber {
         vec![plain.len() as u64]
     }
 
-    fn choose(&self, sketches: Sketches, plain_lens: &[u32]) -> Choice {
+    fn choose(&self, sketches: Sketches, plain_lens: &[u32], _: usize) -> Choice {
         assert_eq!(sketches.frame_count(), plain_lens.len());
         for (frame, &len) in plain_lens.iter().enumerate() {
             assert_eq!(sketches.of(frame), [u64::from(len)], "sketches in the order of frames");
@@ -167,6 +173,50 @@ fn little_memory_sends_frames_through_a_file_and_changes_nothing() {
     let (again, report) = build(&files, &little, stages());
     assert!(report.spool_bytes > 0, "{}", report.spool_bytes);
     assert!(again == image);
+}
+
+/// At each level with references: what is hot is in front, in short frames that need no other; what
+/// is only listed first is not.
+#[test]
+fn hot_files_decode_quickly_and_others_may_refer_to_them() {
+    let mut files = versions();
+    let lines = |seed| random(seed, 40_000).iter().map(|byte| format!("value {byte}\n")).collect();
+    let text: Vec<String> = vec![lines(1), lines(2)];
+    files.extend(text.into_iter().zip(0..).map(|(t, n)| (format!("w/t{n}"), t.into_bytes())));
+    let hot: Vec<_> = ["w/t1", "v05/f2", "w/t0", "v07/f1"].map(|path| path.into()).into();
+    let hot_len = files.iter().filter(|(path, _)| hot.contains(&path.clone().into_bytes()));
+    let hot_len: usize = hot_len.map(|(_, bytes)| bytes.len()).sum();
+    for level in [4, 6, 7, 9] {
+        let build = |first_is_hot, threads| {
+            let first = hot.clone();
+            let options = Options { level, threads, first, first_is_hot, ..Options::default() };
+            let mut image = Vec::new();
+            let mut source = Files(files.iter());
+            let report = create(&mut source, &mut image, &options, &NoProgress).unwrap();
+            assert_eq!(report.contents_laid_first, hot.len() as u64);
+            image
+        };
+        let image = build(true, 2);
+        assert_comes_back(&files, &image);
+        assert!(image == build(true, 1), "threads change nothing");
+        let tree = open(&image);
+        let records: Vec<_> = (0..tree.image().frame_count())
+            .map(|frame| tree.image().frame_record(frame).unwrap())
+            .collect();
+        let in_front = records.iter().position(|r| r.plain_start == hot_len as u64).unwrap();
+        assert!(in_front >= 8, "{in_front}");
+        for record in &records[..in_front] {
+            assert!(record.plain_len <= 128 << 10 && record.reference_count == 0, "{record:?}");
+            assert!([Codec::Stored.id(), Codec::Zstd.id()].contains(&record.codec), "{record:?}");
+        }
+        let mut referred = records[in_front..]
+            .iter()
+            .flat_map(|record| tree.image().references(record).unwrap().frames().to_vec());
+        assert!(referred.any(|frame| frame < in_front as u64), "level {level}");
+        let first = open(&build(false, 2));
+        let first = first.image().frame_record(0).unwrap();
+        assert!(first.plain_len > 128 << 10, "{first:?}");
+    }
 }
 
 #[test]

@@ -163,6 +163,7 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             codecs,
             order,
             first,
+            first_is_hot: how.hot.is_some(),
             times_kept,
             skip_unreadable: how.skip_unreadable,
             snapshot_name: how.snapshot.as_ref().map_or(Vec::new(), |n| n.as_bytes().to_vec()),

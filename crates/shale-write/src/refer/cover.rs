@@ -5,15 +5,17 @@ use std::collections::BinaryHeap;
 use super::postings::Postings;
 use super::{Graph, Settings};
 
-/// For each frame how deep it may be: 0 is a root. A frame may refer to frames of a smaller class
-/// only.
-pub fn classes(postings: &Postings, settings: &Settings) -> Vec<u8> {
+/// For each frame how deep it may be: 0 is a root, as the first `alone_count` frames are. A frame
+/// may refer to frames of a smaller class only.
+pub fn classes(postings: &Postings, alone_count: usize, settings: &Settings) -> Vec<u8> {
     let frame_count = postings.frame_count();
     let depth_max = settings.depth_max.min(8) as u8;
     let mut classes = vec![depth_max; frame_count];
-    let mut pool: Vec<u32> = (0..frame_count as u32).collect();
+    let alone_count = alone_count.min(frame_count);
+    classes[..alone_count].fill(0);
+    let mut pool: Vec<u32> = (alone_count as u32..frame_count as u32).collect();
     for class in (0..depth_max).rev() {
-        let picked = pick(postings, &pool, settings);
+        let picked = pick(postings, &pool, alone_count, settings);
         for &frame in &picked {
             classes[frame as usize] = class;
         }
@@ -22,8 +24,9 @@ pub fn classes(postings: &Postings, settings: &Settings) -> Vec<u8> {
     classes
 }
 
-/// Picks from `pool` the frames that provide most to the rest of the pool. Ascending.
-fn pick(postings: &Postings, pool: &[u32], settings: &Settings) -> Vec<u32> {
+/// Picks from `pool` the frames that provide most to the rest of the pool, beside the first
+/// `alone_count` frames, which are there anyway. Ascending.
+fn pick(postings: &Postings, pool: &[u32], alone_count: usize, settings: &Settings) -> Vec<u32> {
     // How many frames of the pool have each fingerprint.
     let mut sharers = vec![0u32; postings.print_count()];
     for &frame in pool {
@@ -32,6 +35,9 @@ fn pick(postings: &Postings, pool: &[u32], settings: &Settings) -> Vec<u32> {
         }
     }
     let mut provided = vec![false; postings.print_count()];
+    for frame in 0..alone_count {
+        postings.prints_of(frame).iter().for_each(|&print| provided[print as usize] = true);
+    }
     let score = |frame: u32, provided: &[bool]| -> i64 {
         let (mut gives, mut repeats) = (0i64, 0i64);
         for &print in postings.prints_of(frame as usize) {
