@@ -2,11 +2,12 @@
 """Reads mounted images: both views of ShaleFS beside the kernel's file systems and FUSE drivers.
 
 For each tree, images are made once (shale and dwarfs at their default levels, squashfs zstd 128K, erofs
-lz4hc); the tree itself is read where it lies. Of a tree with Python in it there is a second image of ours, made
-with the list of files that Python's start reads, as a mount writes it. Then rounds: in each, every way of
-mounting runs every task, taking turns in being first, so that what else the machine does falls on all alike.
-Cold means: caches dropped and mounted anew before the task. Medians of the rounds are printed: wall seconds, and CPU seconds of client and driver together.
-The kernel's own worker threads are in no process's account and not counted.
+lz4hc); the tree itself is read where it lies. Of a tree with Python in it there is a second image of ours,
+made with the list of files that Python's start reads, as a mount writes it. Then rounds: in each, every way
+of mounting runs every task, taking turns in being first, so that what else the machine does falls on all
+alike. Cold means: caches dropped and mounted anew before the task. Medians of the rounds are printed: wall
+seconds, and CPU seconds of client and driver together. The kernel's own worker threads are in no process's
+account and not counted.
 
 usage: reading.py --shale BINARY --out DIR [--rounds 7] [--ways REGEX] [--tasks REGEX] [--cpu N] TREE...
 
