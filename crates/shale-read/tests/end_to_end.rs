@@ -43,6 +43,7 @@ fn pack(root: &Path) -> Vec<u8> {
             count_max: 4,
             depth_max: 2,
             closure_bytes_max: 4 << 20,
+            ..ReferenceLimits::UNBOUNDED
         }),
         ..shale_write::Options::default()
     };

@@ -72,7 +72,7 @@ impl Stage {
         prepare(self);
         let begin = Instant::now();
         expect_code(&mut command(self), 0);
-        let took = begin.elapsed();
+        let mut took = begin.elapsed();
         assert!(judge(self), "{what}: nothing was made by a whole run");
         let names = self.names();
         let (count, mut outcome) = (kill_count(), Outcome::default());
@@ -88,7 +88,11 @@ impl Stage {
             std::thread::sleep(Duration::from_secs_f64(took.as_secs_f64() * part));
             let _ = child.kill();
             let status = child.wait().unwrap();
-            outcome.killed += u32::from(status.code().is_none());
+            match status.code() {
+                None => outcome.killed += 1,
+                // It takes less time now than the whole run did: the points move forward.
+                Some(_) => took = took.mul_f64(0.9),
+            }
             outcome.made += u32::from(judge(self));
             for name in self.names() {
                 // Between a whole file's hidden name and its own lies one system call.

@@ -19,6 +19,7 @@ use crate::emit::Emitter;
 use crate::order::{Framer, PlainFrame};
 use crate::pool::{Pool, Ticket, Urgency};
 use crate::progress::Phase;
+use crate::refer::Shape;
 use crate::reference::{self, Choice, PRINT_COUNT_MAX, Referrer, Sketches};
 use crate::report::CategoryCounts;
 use crate::spool::Spool;
@@ -145,6 +146,11 @@ impl<'env, 'o> Flow<'env, 'o> {
         Ok(offset)
     }
 
+    /// What is pushed next is of another content, of `len` bytes.
+    pub(crate) fn begin_content(&mut self, len: u64) {
+        self.framer.begin_content(len);
+    }
+
     /// Reads bytes of the stream back. Only where frames are kept.
     pub(crate) fn read_at(&self, stream_offset: u64, out: &mut [u8]) -> io::Result<()> {
         let (start, current) = self.framer.current();
@@ -199,7 +205,7 @@ impl<'env, 'o> Flow<'env, 'o> {
     fn frame(&mut self, pool: &mut Pool<'env>, frame: PlainFrame) -> Result<(), WriteError> {
         self.env.options.check_cancel()?;
         let Some(spool) = &mut self.spool else {
-            let PlainFrame { bytes, category } = frame;
+            let PlainFrame { bytes, category, .. } = frame;
             return self.launch(pool, bytes.len() as u64, category, move || {
                 Ok((Arc::new(bytes), Vec::new()))
             });
@@ -233,12 +239,17 @@ impl<'env, 'o> Flow<'env, 'o> {
             self.env.progress.phase(Phase::Refer);
             self.collect_sketches(pool, 0);
             self.env.options.check_cancel()?;
-            // A frame is at most 64 MiB long.
-            let lens: Vec<_> =
-                (0..spool.frame_count()).map(|index| spool.frame_len(index) as u32).collect();
+            let shapes: Vec<_> = (0..spool.frame_count())
+                .map(|index| Shape {
+                    // A frame is at most 64 MiB long.
+                    len: spool.frame_len(index) as u32,
+                    is_alone: index < self.hot_frame_count,
+                    continues: spool.continues(index),
+                })
+                .collect();
             let sketches = std::mem::replace(&mut self.sketches, Sketches::new(0));
-            choice = referrer.choose(sketches, &lens, self.hot_frame_count);
-            reference::assert_valid(&choice, &lens, referrer.limits());
+            choice = referrer.choose(sketches, &shapes);
+            reference::assert_valid(&choice, &shapes, referrer.limits());
         }
         self.env.progress.phase(Phase::Compress);
         let spool = Arc::new(spool);

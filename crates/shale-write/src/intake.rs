@@ -161,6 +161,7 @@ impl<'env, 'o> Intake<'env, 'o> {
                 self.flow.end_hot(pool)?;
             }
             let item = shelf.item(index);
+            self.flow.begin_content(item.content_len);
             let mut at = item.range().start;
             while at < item.range().end {
                 shelf.read(&item, at, &mut bytes)?;
@@ -345,6 +346,7 @@ impl<'env, 'o> Intake<'env, 'o> {
         }
         let base = self.contents.extents.end();
         let shelf_start = self.shelf.as_ref().map_or(0, Shelf::end);
+        self.flow.begin_content(len);
         for run in &content.runs {
             match run {
                 Run::Data(range) => {
@@ -461,6 +463,7 @@ impl<'env, 'o> Intake<'env, 'o> {
         let mut sketcher = kin::Sketcher::default();
         let mut category = None;
         let mut runs = Vec::new();
+        self.flow.begin_content(len);
         let finished = loop {
             self.env.options.check_cancel()?;
             match pieces.next() {

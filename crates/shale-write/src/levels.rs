@@ -1,5 +1,7 @@
 //! What a level stands for: one table, so that documentation and program cannot differ.
 
+use shale_format::limits::{REFERENCE_COUNT_MAX, REFERENCE_DEPTH_MAX};
+
 use crate::laying::Order;
 
 /// The level used when none is given.
@@ -54,11 +56,22 @@ pub struct ReferenceLimits {
     pub depth_max: u8,
     /// Plain bytes of all frames a frame refers to, directly or not.
     pub closure_bytes_max: u64,
+    /// Plain bytes of two frames behind each other that share a content and of all frames they
+    /// refer to.
+    pub pair_bytes_max: u64,
 }
 
 impl ReferenceLimits {
     /// No references.
-    pub const NONE: Self = Self { count_max: 0, depth_max: 0, closure_bytes_max: 0 };
+    pub const NONE: Self =
+        Self { count_max: 0, depth_max: 0, closure_bytes_max: 0, pair_bytes_max: 0 };
+    /// As many references as the format allows, whatever reads cost.
+    pub const UNBOUNDED: Self = Self {
+        count_max: REFERENCE_COUNT_MAX as u16,
+        depth_max: REFERENCE_DEPTH_MAX,
+        closure_bytes_max: u64::MAX,
+        pair_bytes_max: u64::MAX,
+    };
 }
 
 const KIB: u32 = 1 << 10;
@@ -87,23 +100,35 @@ pub const LEVELS: [Level; 10] = [
     alone(1, "zstd at its fastest", "zstd:1", 3),
     alone(2, "zstd, fast", "zstd:3", 3),
     alone(3, "zstd, moderate", "zstd:6", 9),
-    related(4, "zstd, fast, with references", ("zstd:3", &[]), 256 * KIB, (4, 2, 2)),
+    related(4, "zstd, fast, with references", ("zstd:3", &[]), 256 * KIB, (4, 2, 2, 3)),
     related(
         5,
         "zstd and quick LZMA, with references",
         ("zstd:12", LZMA_QUICK),
         512 * KIB,
-        (4, 2, 2),
+        (4, 2, 2, 3),
     ),
-    related(6, "zstd and LZMA, with references", ("zstd:19", LZMA_OF_LITTLE), 512 * KIB, (4, 2, 2)),
-    related(7, "LZMA, with references", ("lzma:9", LZMA_TEXT), 512 * KIB, (4, 2, 2)),
-    related(8, "LZMA, larger frames, with references", ("lzma:9", LZMA_TEXT), 2 * MIB, (6, 2, 6)),
+    related(
+        6,
+        "zstd and LZMA, with references",
+        ("zstd:19", LZMA_OF_LITTLE),
+        512 * KIB,
+        (4, 2, 2, 3),
+    ),
+    related(7, "LZMA, with references", ("lzma:9", LZMA_TEXT), 512 * KIB, (4, 2, 2, 3)),
+    related(
+        8,
+        "LZMA, larger frames, with references",
+        ("lzma:9", LZMA_TEXT),
+        2 * MIB,
+        (6, 2, 6, 10),
+    ),
     related(
         9,
         "LZMA, large frames, with references",
         ("lzma:9e", LZMA_TEXT_EXTREME),
         4 * MIB,
-        (3, 2, 12),
+        (3, 2, 12, 16),
     ),
 ];
 
@@ -125,23 +150,28 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
     }
 }
 
-/// A level with segment dedupe, kin order and references; `bounds` are count, depth and MiB
-/// decoded for them.
+/// A level with segment dedupe, kin order and references; `bounds` are count, depth, MiB
+/// decoded for them, and MiB decoded for two frames that share a content.
 const fn related(
     level: u8,
     summary: &'static str,
     codecs: (&'static str, &'static [CodecOfLittle]),
     frame_len: u32,
-    bounds: (u16, u8, u64),
+    bounds: (u16, u8, u64, u64),
 ) -> Level {
-    let (count_max, depth_max, closure_mib) = bounds;
+    let (count_max, depth_max, closure_mib, pair_mib) = bounds;
     Level {
         level,
         summary,
         codec: codecs.0,
         codecs_of_little: codecs.1,
         frame_len,
-        references: ReferenceLimits { count_max, depth_max, closure_bytes_max: closure_mib << 20 },
+        references: ReferenceLimits {
+            count_max,
+            depth_max,
+            closure_bytes_max: closure_mib << 20,
+            pair_bytes_max: pair_mib << 20,
+        },
         segment_window_len: 128,
         // What is short, large frames hold themselves; far away, references mostly do.
         segment_lens_min: if frame_len > 512 * KIB { (2048, 8192) } else { (1024, 8192) },

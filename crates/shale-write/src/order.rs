@@ -13,6 +13,9 @@ use shale_format::Category;
 pub(crate) struct PlainFrame {
     pub(crate) bytes: Vec<u8>,
     pub(crate) category: Category,
+    /// It begins within the content that the frame before ends with, and that content is no longer
+    /// than two frames: one of more costs its own length anyway.
+    pub(crate) continues: bool,
 }
 
 /// The frame that is being filled.
@@ -22,6 +25,11 @@ pub(crate) struct Framer {
     bytes: Vec<u8>,
     /// Offset of the first byte in stream space.
     start: u64,
+    /// See [`PlainFrame::continues`].
+    continues: bool,
+    /// Length of the content that comes in, and whether a byte of it is in a frame.
+    content_len: u64,
+    is_within_content: bool,
     /// Bytes by category; the largest share names the frame.
     shares: [usize; CATEGORY_COUNT],
 }
@@ -32,7 +40,15 @@ const KIND_LEN_MIN: usize = 32 << 10;
 
 impl Framer {
     pub(crate) fn new(frame_len: usize) -> Self {
-        Self { frame_len, bytes: Vec::new(), start: 0, shares: [0; CATEGORY_COUNT] }
+        Self {
+            frame_len,
+            bytes: Vec::new(),
+            start: 0,
+            continues: false,
+            content_len: 0,
+            is_within_content: false,
+            shares: [0; CATEGORY_COUNT],
+        }
     }
 
     /// Frames that are begun from here on are at most so long.
@@ -73,14 +89,23 @@ impl Framer {
     /// Takes bytes up to the end of the frame; returns how many, and the frame if it is full.
     #[must_use]
     pub(crate) fn push(&mut self, bytes: &[u8], category: Category) -> (usize, Option<PlainFrame>) {
-        if self.bytes.capacity() == 0 {
+        if self.bytes.is_empty() {
             self.bytes.reserve_exact(self.frame_len);
+            self.continues =
+                self.is_within_content && self.content_len <= 2 * self.frame_len as u64;
         }
+        self.is_within_content = true;
         let taken = bytes.len().min(self.frame_len - self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..taken]);
         self.shares[category as usize] += taken;
         let full = self.bytes.len() == self.frame_len;
         (taken, if full { self.end_frame() } else { None })
+    }
+
+    /// The next byte is the first of a content of `len` bytes.
+    pub(crate) fn begin_content(&mut self, len: u64) {
+        self.content_len = len;
+        self.is_within_content = false;
     }
 
     /// Ends the frame, if there is anything in it.
@@ -92,7 +117,8 @@ impl Framer {
         let category = self.category();
         self.start += self.bytes.len() as u64;
         self.shares = [0; CATEGORY_COUNT];
-        Some(PlainFrame { bytes: std::mem::take(&mut self.bytes), category })
+        let bytes = std::mem::take(&mut self.bytes);
+        Some(PlainFrame { bytes, category, continues: self.continues })
     }
 
     fn category(&self) -> Category {
@@ -134,6 +160,38 @@ mod tests {
         assert_eq!(push(&mut framer, 2000, false), [1000, 1000]);
         assert_eq!(framer.stream_len(), 600 + 500 + 1300 + 2000);
         assert_eq!(push(&mut framer, 800, true), [1000], "a large file's piece fills up");
+    }
+
+    #[test]
+    fn a_frame_says_whether_it_begins_within_a_content() {
+        let mut framer = Framer::new(1000);
+        let mut continues = Vec::new();
+        for len in [1500, 700, 2000, 1000, 100, 2100] {
+            let bytes = vec![1; len];
+            framer.begin_content(len as u64);
+            let mut at = 0;
+            continues.extend(framer.before_run(len, Category::Text, false));
+            while at < len {
+                let (taken, frame) = framer.push(&bytes[at..], Category::Text);
+                at += taken;
+                continues.extend(frame);
+            }
+        }
+        continues.extend(framer.end_frame());
+        let continues: Vec<_> = continues.iter().map(|f| (f.bytes.len(), f.continues)).collect();
+        // A frame is filled up unless it is half full.
+        let expected = [
+            (1000, false),
+            (500, true),
+            (1000, false),
+            (1000, true),
+            (700, true),
+            (1000, false),
+            (1000, false),
+            (1000, false),
+            (200, false),
+        ];
+        assert_eq!(continues, expected);
     }
 
     #[test]

@@ -14,7 +14,9 @@
 //! 2. **References.** Each frame takes, greedily, the frames of smaller depth that share most of
 //!    its
 //!    fingerprints not covered yet, while they are worth their bytes and the plain bytes that
-//!    must be decoded for the frame (its *closure*) stay within `closure_bytes_max`.
+//!    must be decoded for the frame (its *closure*) stay within `closure_bytes_max`, and those of
+//!    two frames that share a content within `pair_bytes_max`: a file that lies across a border
+//!    costs both.
 //!
 //! Deterministic: ties go to the smaller frame index; no hashing of addresses, no threads.
 //! Memory: 24 bytes a fingerprint at the peak, plus 64 bytes a frame.
@@ -36,6 +38,9 @@ pub struct Settings {
     /// Most plain bytes decoded before a frame can be: all references of references, each counted
     /// once.
     pub closure_bytes_max: u64,
+    /// Most plain bytes decoded for two frames behind each other that share a content: both, and
+    /// all they refer to.
+    pub pair_bytes_max: u64,
     /// What a shared fingerprint that a root repeats costs, against one that it provides to another
     /// frame.
     pub penalty: f32,
@@ -51,11 +56,24 @@ impl Default for Settings {
             reference_count_max: 4,
             depth_max: 2,
             closure_bytes_max: 2 << 20,
+            pair_bytes_max: 3 << 20,
             penalty: 0.3,
             gain_share_min: 0.01,
             sharer_count_max: 128,
         }
     }
+}
+
+/// What is known of a frame beside what it is made of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Plain bytes.
+    pub len: u32,
+    /// It is a root, whatever it shares.
+    pub is_alone: bool,
+    /// It begins within a short content that the frame before ends with, so that whoever reads
+    /// that content reads both.
+    pub continues: bool,
 }
 
 /// The graph: frame -> references.
@@ -79,17 +97,11 @@ impl Graph {
 }
 
 /// Chooses references. `pairs` are (fingerprint, frame) of all frames, in any order, without
-/// repeats; `frame_lens` the plain length of each frame. The first `alone_count` frames are roots,
-/// whatever they share.
-pub fn choose(
-    mut pairs: Vec<(u64, u32)>,
-    frame_lens: &[u32],
-    alone_count: usize,
-    settings: &Settings,
-) -> Graph {
+/// repeats; `shapes` what else is known of each frame.
+pub fn choose(mut pairs: Vec<(u64, u32)>, shapes: &[Shape], settings: &Settings) -> Graph {
     pairs.sort_unstable();
-    let postings = Postings::new(&pairs, frame_lens.len(), settings.sharer_count_max);
+    let postings = Postings::new(&pairs, shapes.len(), settings.sharer_count_max);
     drop(pairs);
-    let classes = cover::classes(&postings, alone_count, settings);
-    cover::assign(&postings, frame_lens, &classes, settings)
+    let classes = cover::classes(&postings, shapes, settings);
+    cover::assign(&postings, shapes, &classes, settings)
 }

@@ -5,6 +5,7 @@ use shale_format::limits::PREFIX_LEN_MAX;
 use shale_format::{FrameRecord, ReadBounds};
 
 use crate::levels::ReferenceLimits;
+use crate::refer::Shape;
 
 /// What is known of all frames when references are chosen: fingerprints, frame by frame.
 ///
@@ -93,9 +94,8 @@ pub(crate) trait Referrer: Sync {
     /// Fingerprints of one frame, without repeats; runs on any thread.
     fn sketch(&self, plain: &[u8]) -> Vec<u64>;
 
-    /// The references of every frame, from all sketches and lengths. Depends on them alone. The
-    /// first `alone_count` frames get none.
-    fn choose(&self, sketches: Sketches, plain_lens: &[u32], alone_count: usize) -> Choice;
+    /// The references of every frame, from all sketches and shapes. Depends on them alone.
+    fn choose(&self, sketches: Sketches, shapes: &[Shape]) -> Choice;
 
     /// What the choice keeps to.
     fn limits(&self) -> ReferenceLimits;
@@ -106,15 +106,16 @@ pub(crate) trait Referrer: Sync {
 pub(crate) const PRINT_COUNT_MAX: usize = 4 << 20;
 
 /// Checks a choice: it comes from this program, so a wrong one is a bug and ends it.
-pub(crate) fn assert_valid(choice: &Choice, lens: &[u32], limits: ReferenceLimits) {
-    assert_eq!(choice.ends.len(), lens.len(), "references for every frame");
-    let depths = depths(lens.len(), |frame| choice.of(frame).iter().map(|&r| r as usize));
+pub(crate) fn assert_valid(choice: &Choice, shapes: &[Shape], limits: ReferenceLimits) {
+    assert_eq!(choice.ends.len(), shapes.len(), "references for every frame");
+    let depths = depths(shapes.len(), |frame| choice.of(frame).iter().map(|&r| r as usize));
     for (frame, &depth) in depths.iter().enumerate() {
         let references = choice.of(frame);
         assert!(references.len() <= usize::from(limits.count_max), "too many references");
         assert!(depth <= limits.depth_max, "references too deep");
-        let prefix_len: u64 = references.iter().map(|&r| u64::from(lens[r as usize])).sum();
+        let prefix_len: u64 = references.iter().map(|&r| u64::from(shapes[r as usize].len)).sum();
         assert!(prefix_len <= PREFIX_LEN_MAX, "prefix too long");
+        assert!(references.is_empty() || !shapes[frame].is_alone, "a frame that stands alone");
     }
 }
 
@@ -191,13 +192,13 @@ mod tests {
     use super::*;
 
     const LIMITS: ReferenceLimits =
-        ReferenceLimits { count_max: 2, depth_max: 2, closure_bytes_max: u64::MAX };
+        ReferenceLimits { count_max: 2, depth_max: 2, ..ReferenceLimits::UNBOUNDED };
 
     fn check(chosen: &[Vec<u32>]) -> bool {
-        let lens = vec![10; chosen.len()];
+        let shapes = vec![Shape { len: 10, ..Shape::default() }; chosen.len()];
         let mut choice = Choice::default();
         chosen.iter().for_each(|references| choice.push(references));
-        std::panic::catch_unwind(|| assert_valid(&choice, &lens, LIMITS)).is_ok()
+        std::panic::catch_unwind(|| assert_valid(&choice, &shapes, LIMITS)).is_ok()
     }
 
     #[test]

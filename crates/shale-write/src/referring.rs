@@ -1,8 +1,9 @@
 //! Ties the choice of references (see [`crate::sketch`] and [`crate::refer`]) into the pipeline.
 
 use crate::levels::ReferenceLimits;
+use crate::refer::{self, Shape};
 use crate::reference::{Choice, Referrer, Sketches};
-use crate::{refer, sketch};
+use crate::sketch;
 
 /// One window in 2^6 bytes is sampled, until there are too many, see [`Sketches`].
 const RATE_LOG2: u32 = 6;
@@ -20,6 +21,7 @@ impl Cover {
             reference_count_max: usize::from(limits.count_max),
             depth_max: u32::from(limits.depth_max),
             closure_bytes_max: limits.closure_bytes_max,
+            pair_bytes_max: limits.pair_bytes_max,
             ..refer::Settings::default()
         };
         Self { limits, settings }
@@ -33,15 +35,15 @@ impl Referrer for Cover {
         prints
     }
 
-    fn choose(&self, sketches: Sketches, plain_lens: &[u32], alone_count: usize) -> Choice {
+    fn choose(&self, sketches: Sketches, shapes: &[Shape]) -> Choice {
         let frames = 0..sketches.frame_count();
         let pairs = frames
             .flat_map(|frame| sketches.of(frame).iter().map(move |&print| (print, frame as u32)))
             .collect();
         drop(sketches);
-        let graph = refer::choose(pairs, plain_lens, alone_count, &self.settings);
+        let graph = refer::choose(pairs, shapes, &self.settings);
         let mut choice = Choice::default();
-        (0..plain_lens.len()).for_each(|frame| choice.push(graph.of(frame)));
+        (0..shapes.len()).for_each(|frame| choice.push(graph.of(frame)));
         choice
     }
 

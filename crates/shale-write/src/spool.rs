@@ -33,6 +33,7 @@ struct Slot {
     start: u64,
     len: usize,
     category: Category,
+    continues: bool,
     place: Place,
 }
 
@@ -72,7 +73,8 @@ impl Spool {
             self.file_len += len as u64;
             Place::File(offset)
         };
-        self.slots.push(Slot { start: self.stream_len, len, category: frame.category, place });
+        let PlainFrame { category, continues, .. } = frame;
+        self.slots.push(Slot { start: self.stream_len, len, category, continues, place });
         self.stream_len += len as u64;
         Ok(bytes)
     }
@@ -90,6 +92,11 @@ impl Spool {
     /// Category of a frame.
     pub(crate) fn category(&self, index: usize) -> Category {
         self.slots[index].category
+    }
+
+    /// See [`PlainFrame::continues`].
+    pub(crate) fn continues(&self, index: usize) -> bool {
+        self.slots[index].continues
     }
 
     /// A frame's bytes; allocates if they are in the file.
@@ -147,7 +154,7 @@ mod tests {
         for n in 0..20u8 {
             let bytes = vec![n; 40 + usize::from(n)];
             stream.extend_from_slice(&bytes);
-            spool.push(PlainFrame { bytes, category: Category::Text }).unwrap();
+            spool.push(PlainFrame { bytes, category: Category::Text, continues: false }).unwrap();
         }
         assert!(spool.file_len() > 0 && spool.file_len() < stream.len() as u64);
         for n in 0..20u8 {
@@ -166,7 +173,7 @@ mod tests {
     #[test]
     fn a_missing_temporary_directory_is_an_error() {
         let mut spool = Spool::new(0, Some(PathBuf::from("/nonexistent/directory")));
-        let frame = PlainFrame { bytes: vec![1], category: Category::Text };
+        let frame = PlainFrame { bytes: vec![1], category: Category::Text, continues: false };
         assert!(matches!(spool.push(frame), Err(WriteError::Spool(_))));
     }
 }

@@ -8,6 +8,7 @@ use shale_read::{Image, MemorySource, SnapshotChoice, Tree};
 
 use crate::laying::Order;
 use crate::levels::ReferenceLimits;
+use crate::refer::Shape;
 use crate::reference::{Choice, Referrer, Sketches};
 use crate::source::{Content, Metadata};
 use crate::{
@@ -114,12 +115,16 @@ impl Referrer for ByNumber {
         vec![plain.len() as u64]
     }
 
-    fn choose(&self, sketches: Sketches, plain_lens: &[u32], _: usize) -> Choice {
-        assert_eq!(sketches.frame_count(), plain_lens.len());
-        for (frame, &len) in plain_lens.iter().enumerate() {
-            assert_eq!(sketches.of(frame), [u64::from(len)], "sketches in the order of frames");
+    fn choose(&self, sketches: Sketches, shapes: &[Shape]) -> Choice {
+        assert_eq!(sketches.frame_count(), shapes.len());
+        for (frame, shape) in shapes.iter().enumerate() {
+            assert_eq!(
+                sketches.of(frame),
+                [u64::from(shape.len)],
+                "sketches in the order of frames"
+            );
         }
-        let count = plain_lens.len() as i64;
+        let count = shapes.len() as i64;
         let class = |frame: i64| (frame as u64 / 3) % self.classes;
         let mut choice = Choice::default();
         for frame in 0..count {
@@ -136,7 +141,7 @@ impl Referrer for ByNumber {
         ReferenceLimits {
             count_max: self.offsets.len() as u16,
             depth_max: self.classes as u8 - 1,
-            closure_bytes_max: u64::MAX,
+            ..ReferenceLimits::UNBOUNDED
         }
     }
 }

@@ -64,7 +64,12 @@ fn threads_memory_order_and_place_change_nothing() {
     make(second.path(), 3);
     for (level, linked) in [(1, false), (1, true), (3, false)] {
         // Segment dedupe and references, whatever the level says.
-        let references = ReferenceLimits { count_max: 3, depth_max: 2, closure_bytes_max: 1 << 20 };
+        let references = ReferenceLimits {
+            count_max: 3,
+            depth_max: 2,
+            closure_bytes_max: 1 << 20,
+            pair_bytes_max: 1 << 20,
+        };
         let options = |threads, memory_bytes_max| Options {
             level,
             references: linked.then_some(references),
