@@ -111,10 +111,17 @@ class Mounted:
         os.rmdir(self.directory)
 
 
-def timed_read(peer, image, scratch, paths):
+def timed_read(peer, image, scratch, paths, timeout):
     with Mounted(peer, image, scratch) as directory:
         cpu, start = cpu_seconds_of_machine(), time.monotonic()
-        count = read_files(os.path.join(directory, p) for p in paths)
+
+        def in_time():
+            for number, path in enumerate(paths):
+                if time.monotonic() > start + timeout:
+                    raise TimeoutError(f"reading stopped after {timeout} s at file {number} of {len(paths)}")
+                yield os.path.join(directory, path)
+
+        count = read_files(in_time())
         return {"wall": time.monotonic() - start, "cpu": cpu_seconds_of_machine() - cpu, "bytes": count}
 
 
@@ -134,9 +141,8 @@ def run_peer(peer, tree, files, subdirectory, args, scratch):
         sample = random.Random(1).sample(files, min(1000, len(files)))
         inside = [f for f in files if f.startswith(subdirectory + "/")]
         try:
-            row["subdirectory"] = timed_read(peer, image, scratch, inside)
-            row["random"] = timed_read(peer, image, scratch, sample)
-            row["full"] = timed_read(peer, image, scratch, files)
+            for what, paths in (("subdirectory", inside), ("random", sample), ("full", files)):
+                row[what] = timed_read(peer, image, scratch, paths, args.timeout)
         except (subprocess.SubprocessError, OSError) as e:
             row["read_error"] = str(e)
     if peer.extract and "extract" in args.only:
@@ -178,7 +184,7 @@ def main():
     parser.add_argument("--out", required=True, help="directory for the results")
     parser.add_argument("--peers", default=".", help="only peers whose name matches this regular expression")
     parser.add_argument("--only", default="pack,read,extract", help="what to measure, comma separated")
-    parser.add_argument("--timeout", type=int, default=3600, help="seconds for one command")
+    parser.add_argument("--timeout", type=int, default=3600, help="seconds for one command, and for one way of reading")
     parser.add_argument("--scratch", help="directory for images and mounts (default: --out)")
     args = parser.parse_args()
     args.only = set(args.only.split(","))
