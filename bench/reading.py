@@ -48,11 +48,13 @@ class Way:
 
 def ways(shale):
     un = lambda d: [shale, "umount", d]
+    fuse = lambda i, d: [shale, "mount", i, d]
+    kernel = lambda i, d: [shale, "mount", "--view", "kernel", i, d]
     return [
-        Way("shale fuse", "shale", lambda i, d: [shale, "mount", i, d], un, "shale"),
-        Way("shale kernel", "shale", lambda i, d: [shale, "mount", "--view", "kernel", i, d], un, "shale"),
-        Way("shale fuse, hot list", "hot", lambda i, d: [shale, "mount", i, d], un, "shale"),
-        Way("shale kernel, hot list", "hot", lambda i, d: [shale, "mount", "--view", "kernel", i, d], un, "shale"),
+        Way("shale fuse", "shale", fuse, un, "shale"),
+        Way("shale kernel", "shale", kernel, un, "shale"),
+        Way("shale fuse, hot list", "hot", fuse, un, "shale"),
+        Way("shale kernel, hot list", "hot", kernel, un, "shale"),
         Way("squashfs", "sq", lambda i, d: ["mount", "-t", "squashfs", "-o", "loop,ro", i, d], needs=["mksquashfs"]),
         Way("squashfuse_ll", "sq", lambda i, d: ["squashfuse_ll", i, d], None, "squashfuse_ll",
             ["mksquashfs", "squashfuse_ll"]),
@@ -228,14 +230,15 @@ def main():
     for tree in map(os.path.abspath, args.trees):
         images = make_images(args.shale, tree, args.out)
         work = {name: task for name, task in tasks(tree).items() if re.search(args.tasks, name)}
-        if "python" in work and "shale" in images:
+        asked = [way for way in ways(args.shale) if re.search(args.ways, way.name)]
+        if "python" in work and "shale" in images and any(way.image == "hot" for way in asked):
             images["hot"] = make_hot_image(args.shale, tree, images["shale"], work["python"], args.out)
         able = []
-        for way in ways(args.shale):
+        for way in asked:
             missing = [n for n in way.needs if shutil.which(n) is None]
             if missing:
                 print(f"{way.name}: left out, not installed: {', '.join(missing)}", file=sys.stderr)
-            elif way.image in images and re.search(args.ways, way.name):
+            elif way.image in images:
                 able.append(way)
         samples = {}
         for number in range(args.rounds):

@@ -65,10 +65,8 @@ pub(crate) struct Plan {
     pub(crate) codecs: Codecs,
     pub(crate) page_settings: Settings,
     pub(crate) frame_len: usize,
-    /// There may be hot files, and what holds of their frames.
-    pub(crate) has_hot: bool,
-    pub(crate) hot_codecs: Codecs,
-    pub(crate) hot_frame_len: usize,
+    /// What holds of the frames of hot files, where a list names some.
+    pub(crate) hot: Option<Hot>,
     pub(crate) references: Option<ReferenceLimits>,
     pub(crate) segment_window_len: u32,
     /// Bytes of packed names and attributes kept in memory before they go to a temporary file.
@@ -86,6 +84,13 @@ pub(crate) struct Plan {
     pub(crate) spool_bytes_max: u64,
 }
 
+/// Frames of hot files: they decode quickly.
+#[derive(Debug, Clone)]
+pub(crate) struct Hot {
+    pub(crate) codecs: Codecs,
+    pub(crate) frame_len: usize,
+}
+
 impl Plan {
     /// Checks the options and decides. Fails at once where the memory given cannot do.
     pub(crate) fn new(options: &Options) -> Result<Self, WriteError> {
@@ -101,8 +106,13 @@ impl Plan {
         }
         let codecs = Codecs::new(level, &options.codecs)
             .map_err(|(codec, error)| option("codec", codec, error.to_string()))?;
-        let hot_codecs = Codecs::hot(level, &options.codecs)
-            .map_err(|(codec, error)| option("codec", codec, error.to_string()))?;
+        let hot = if options.first_is_hot && !options.first.is_empty() {
+            let codecs = Codecs::hot(level, &options.codecs)
+                .map_err(|(codec, error)| option("codec", codec, error.to_string()))?;
+            Some(Hot { codecs, frame_len: frame_len.min(HOT_FRAME_LEN_MAX) as usize })
+        } else {
+            None
+        };
         let page_settings = Settings { level: level.page_level, ..zstd() };
         let asked = options.references.unwrap_or(level.references);
         let references = ReferenceLimits {
@@ -119,9 +129,7 @@ impl Plan {
             codecs,
             page_settings,
             frame_len: frame_len as usize,
-            has_hot: options.first_is_hot && !options.first.is_empty(),
-            hot_codecs,
-            hot_frame_len: frame_len.min(HOT_FRAME_LEN_MAX) as usize,
+            hot,
             references,
             segment_window_len: options.segment_window_len.unwrap_or(level.segment_window_len),
             tree_bytes_max: 0,
@@ -143,9 +151,11 @@ impl Plan {
         let distinct = self.codecs.distinct();
         let of_all =
             distinct.iter().map(|s| s.encoder_memory_len(self.frame_len, prefix_len as usize));
-        let of_hot = self.hot_codecs.distinct().into_iter().filter(|s| !distinct.contains(s));
-        let of_hot = of_hot.map(|s| s.encoder_memory_len(self.hot_frame_len, 0));
-        let encoder: u64 = of_all.chain(of_hot.filter(|_| self.has_hot)).sum();
+        let of_hot = self.hot.iter().flat_map(|hot| {
+            let added = hot.codecs.distinct().into_iter().filter(|s| !distinct.contains(s));
+            added.map(|s| s.encoder_memory_len(hot.frame_len, 0))
+        });
+        let encoder: u64 = of_all.chain(of_hot).sum();
         let lines = if self.level.tries_filters { lines_memory_len(self.frame_len) } else { 0 };
         let thread_bytes = encoder + prefix_len + 2 * frame_len + lines;
         let mut fixed = FIXED_BYTES;

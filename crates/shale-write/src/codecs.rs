@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use shale_codec::{Settings, SettingsError};
+use shale_codec::{Codec, Settings, SettingsError};
 use shale_format::Category;
 
 use crate::levels::{CodecOfLittle, Level};
@@ -85,8 +85,8 @@ impl Codecs {
         level: &Level,
         asked: &[(Option<Category>, Settings)],
     ) -> Result<Self, (String, SettingsError)> {
-        let codec = if level.codec.starts_with("lzma") { HOT_CODEC } else { level.codec };
-        Self::with(codec, &[], asked)
+        let is_slow = parse(level.codec)?.codec == Codec::Lzma;
+        Self::with(if is_slow { HOT_CODEC } else { level.codec }, &[], asked)
     }
 
     fn with(
@@ -94,7 +94,6 @@ impl Codecs {
         codecs_of_little: &[CodecOfLittle],
         asked: &[(Option<Category>, Settings)],
     ) -> Result<Self, (String, SettingsError)> {
-        let parse = |text: &str| text.parse().map_err(|error| (text.to_owned(), error));
         let all = Choice::one(parse(codec)?);
         let mut codecs = Self([all; Category::ALL.len()]);
         for category in [Category::Text, Category::Generic] {
@@ -134,6 +133,10 @@ impl Codecs {
         }
         distinct
     }
+}
+
+fn parse(text: &str) -> Result<Settings, (String, SettingsError)> {
+    text.parse().map_err(|error| (text.to_owned(), error))
 }
 
 impl fmt::Display for Codecs {

@@ -16,7 +16,7 @@ use shale_format::{Category, FrameRecord, ReadBounds, SectionType};
 use crate::budget::Plan;
 use crate::compress::{Packed, Packing, References};
 use crate::emit::Emitter;
-use crate::order::{Framer, PlainFrame};
+use crate::order::{FrameTraits, Framer, PlainFrame};
 use crate::pool::{Pool, Ticket, Urgency};
 use crate::progress::Phase;
 use crate::refer::Shape;
@@ -54,9 +54,6 @@ pub(crate) struct Flow<'env, 'o> {
     sketches: Sketches,
     flight: VecDeque<InFlight>,
     flight_bytes: u64,
-    /// Frames from the first on that hold what the list of hot files names; all there will be
-    /// while these come in.
-    hot_frame_count: usize,
     pub(crate) frames: Vec<FrameRecord>,
     /// References of all frames, one after the other.
     pub(crate) references: Vec<u64>,
@@ -91,7 +88,6 @@ impl<'env, 'o> Flow<'env, 'o> {
             sketches: Sketches::new(PRINT_COUNT_MAX),
             flight: VecDeque::new(),
             flight_bytes: 0,
-            hot_frame_count: 0,
             frames: Vec::new(),
             references: Vec::new(),
             counts: Counts::default(),
@@ -103,22 +99,18 @@ impl<'env, 'o> Flow<'env, 'o> {
         self.framer.stream_len()
     }
 
-    /// What is pushed before [`Flow::end_hot`] is hot. Call it before the first byte.
-    pub(crate) fn begin_hot(&mut self) {
-        self.framer.set_frame_len(self.env.plan.hot_frame_len);
-        self.hot_frame_count = usize::MAX;
-    }
-
-    /// Ends the last frame of what is hot.
-    pub(crate) fn end_hot(&mut self, pool: &mut Pool<'env>) -> Result<(), WriteError> {
-        if let Some(frame) = self.framer.end_frame() {
+    /// What is pushed from here on is hot files, or is not: the two share no frame.
+    pub(crate) fn begin_part(
+        &mut self,
+        pool: &mut Pool<'env>,
+        is_hot: bool,
+    ) -> Result<(), WriteError> {
+        let plan = &self.env.plan;
+        let hot = plan.hot.as_ref().filter(|_| is_hot);
+        let frame_len = hot.map_or(plan.frame_len, |hot| hot.frame_len);
+        if let Some(frame) = self.framer.begin_part(frame_len, hot.is_some()) {
             self.frame(pool, frame)?;
         }
-        self.framer.set_frame_len(self.env.plan.frame_len);
-        self.hot_frame_count = match &self.spool {
-            Some(spool) => spool.frame_count(),
-            None => self.frames.len() + self.flight.len(),
-        };
         Ok(())
     }
 
@@ -205,8 +197,8 @@ impl<'env, 'o> Flow<'env, 'o> {
     fn frame(&mut self, pool: &mut Pool<'env>, frame: PlainFrame) -> Result<(), WriteError> {
         self.env.options.check_cancel()?;
         let Some(spool) = &mut self.spool else {
-            let PlainFrame { bytes, category, .. } = frame;
-            return self.launch(pool, bytes.len() as u64, category, move || {
+            let PlainFrame { bytes, traits } = frame;
+            return self.launch(pool, bytes.len() as u64, traits, move || {
                 Ok((Arc::new(bytes), Vec::new()))
             });
         };
@@ -240,11 +232,10 @@ impl<'env, 'o> Flow<'env, 'o> {
             self.collect_sketches(pool, 0);
             self.env.options.check_cancel()?;
             let shapes: Vec<_> = (0..spool.frame_count())
-                .map(|index| Shape {
+                .map(|index| {
+                    let FrameTraits { is_hot: is_alone, continues, .. } = spool.traits(index);
                     // A frame is at most 64 MiB long.
-                    len: spool.frame_len(index) as u32,
-                    is_alone: index < self.hot_frame_count,
-                    continues: spool.continues(index),
+                    Shape { len: spool.frame_len(index) as u32, is_alone, continues }
                 })
                 .collect();
             let sketches = std::mem::replace(&mut self.sketches, Sketches::new(0));
@@ -258,9 +249,9 @@ impl<'env, 'o> Flow<'env, 'o> {
             let of_frame = choice.of(index).to_vec();
             let bytes = spool.frame_len(index)
                 + of_frame.iter().map(|&r| spool.frame_len(r as usize)).sum::<usize>();
-            let category = spool.category(index);
+            let traits = spool.traits(index);
             let spool = Arc::clone(&spool);
-            self.launch(pool, bytes as u64, category, move || {
+            self.launch(pool, bytes as u64, traits, move || {
                 let references: Result<References, WriteError> = of_frame
                     .into_iter()
                     .map(|r| Ok((u64::from(r), spool.frame(r as usize)?)))
@@ -276,13 +267,12 @@ impl<'env, 'o> Flow<'env, 'o> {
         &mut self,
         pool: &mut Pool<'env>,
         bytes: u64,
-        category: Category,
+        traits: FrameTraits,
         load: impl FnOnce() -> Result<(Arc<Vec<u8>>, References), WriteError> + Send + 'env,
     ) -> Result<(), WriteError> {
         let env = self.env;
-        let is_hot = self.frames.len() + self.flight.len() < self.hot_frame_count;
-        let codecs = if is_hot { &env.plan.hot_codecs } else { &env.plan.codecs };
-        let choice = codecs.of(category);
+        let hot = env.plan.hot.as_ref().filter(|_| traits.is_hot);
+        let choice = hot.map_or(&env.plan.codecs, |hot| &hot.codecs).of(traits.category);
         let ticket = pool.submit(Urgency::Normal, &env.leave, move |bench| {
             env.options.check_cancel()?;
             let packing = Packing {
@@ -291,7 +281,7 @@ impl<'env, 'o> Flow<'env, 'o> {
                 tries_filters: env.plan.level.tries_filters,
             };
             let (plain, references) = load()?;
-            let packed = bench.pack(&packing, &plain, category, references)?;
+            let packed = bench.pack(&packing, &plain, traits.category, references)?;
             env.progress.compressed(packed.record.plain_len, packed.record.stored_len);
             Ok(packed)
         });

@@ -150,15 +150,13 @@ impl<'env, 'o> Intake<'env, 'o> {
         let order = shelf.order();
         let mut laid = Laid::default();
         let mut bytes = Vec::new();
-        let hot_count =
-            if self.env.plan.has_hot { self.report.contents_laid_first as usize } else { 0 };
-        if hot_count > 0 {
-            self.flow.begin_hot();
-        }
+        let hot = self.env.plan.hot.as_ref();
+        let hot_count = hot.map_or(0, |_| self.report.contents_laid_first as usize);
+        self.flow.begin_part(pool, hot_count > 0)?;
         for (place, &index) in order.iter().enumerate() {
             self.env.options.check_cancel()?;
-            if hot_count > 0 && place == hot_count {
-                self.flow.end_hot(pool)?;
+            if place == hot_count {
+                self.flow.begin_part(pool, false)?;
             }
             let item = shelf.item(index);
             self.flow.begin_content(item.content_len);

@@ -12,7 +12,15 @@ use shale_format::Category;
 #[derive(Debug)]
 pub(crate) struct PlainFrame {
     pub(crate) bytes: Vec<u8>,
+    pub(crate) traits: FrameTraits,
+}
+
+/// What is known of a frame beside its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FrameTraits {
     pub(crate) category: Category,
+    /// It holds hot files only: it has to decode quickly.
+    pub(crate) is_hot: bool,
     /// It begins within the content that the frame before ends with, and that content is no longer
     /// than two frames: one of more costs its own length anyway.
     pub(crate) continues: bool,
@@ -22,10 +30,12 @@ pub(crate) struct PlainFrame {
 #[derive(Debug)]
 pub(crate) struct Framer {
     frame_len: usize,
+    /// See [`FrameTraits::is_hot`].
+    is_hot: bool,
     bytes: Vec<u8>,
     /// Offset of the first byte in stream space.
     start: u64,
-    /// See [`PlainFrame::continues`].
+    /// See [`FrameTraits::continues`].
     continues: bool,
     /// Length of the content that comes in, and whether a byte of it is in a frame.
     content_len: u64,
@@ -42,6 +52,7 @@ impl Framer {
     pub(crate) fn new(frame_len: usize) -> Self {
         Self {
             frame_len,
+            is_hot: false,
             bytes: Vec::new(),
             start: 0,
             continues: false,
@@ -51,9 +62,13 @@ impl Framer {
         }
     }
 
-    /// Frames that are begun from here on are at most so long.
-    pub(crate) fn set_frame_len(&mut self, frame_len: usize) {
+    /// Frames from here on are at most so long, and hot or not; gives the one that ends here.
+    #[must_use]
+    pub(crate) fn begin_part(&mut self, frame_len: usize, is_hot: bool) -> Option<PlainFrame> {
+        let ended = self.end_frame();
         self.frame_len = frame_len;
+        self.is_hot = is_hot;
+        ended
     }
 
     /// Offset in stream space of the next byte.
@@ -114,11 +129,15 @@ impl Framer {
         if self.bytes.is_empty() {
             return None;
         }
-        let category = self.category();
+        let traits = FrameTraits {
+            category: self.category(),
+            is_hot: self.is_hot,
+            continues: self.continues,
+        };
         self.start += self.bytes.len() as u64;
         self.shares = [0; CATEGORY_COUNT];
         let bytes = std::mem::take(&mut self.bytes);
-        Some(PlainFrame { bytes, category, continues: self.continues })
+        Some(PlainFrame { bytes, traits })
     }
 
     fn category(&self) -> Category {
@@ -178,7 +197,8 @@ mod tests {
             }
         }
         continues.extend(framer.end_frame());
-        let continues: Vec<_> = continues.iter().map(|f| (f.bytes.len(), f.continues)).collect();
+        let continues: Vec<_> =
+            continues.iter().map(|f| (f.bytes.len(), f.traits.continues)).collect();
         // A frame is filled up unless it is half full.
         let expected = [
             (1000, false),
@@ -201,6 +221,6 @@ mod tests {
         assert!(framer.push(&bytes, Category::Text).1.is_none());
         assert!(framer.before_run(10, Category::Incompressible, false).is_none());
         let frame = framer.before_run(KIND_LEN_MIN, Category::Incompressible, true);
-        assert_eq!(frame.map(|frame| frame.category), Some(Category::Text));
+        assert_eq!(frame.map(|frame| frame.traits.category), Some(Category::Text));
     }
 }

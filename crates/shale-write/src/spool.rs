@@ -10,10 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use shale_format::Category;
-
 use crate::WriteError;
-use crate::order::PlainFrame;
+use crate::order::{FrameTraits, PlainFrame};
 use crate::temporary::get_or_make;
 
 /// All frames of a build.
@@ -32,8 +30,7 @@ struct Slot {
     /// Offset in stream space.
     start: u64,
     len: usize,
-    category: Category,
-    continues: bool,
+    traits: FrameTraits,
     place: Place,
 }
 
@@ -73,8 +70,7 @@ impl Spool {
             self.file_len += len as u64;
             Place::File(offset)
         };
-        let PlainFrame { category, continues, .. } = frame;
-        self.slots.push(Slot { start: self.stream_len, len, category, continues, place });
+        self.slots.push(Slot { start: self.stream_len, len, traits: frame.traits, place });
         self.stream_len += len as u64;
         Ok(bytes)
     }
@@ -89,14 +85,9 @@ impl Spool {
         self.slots[index].len
     }
 
-    /// Category of a frame.
-    pub(crate) fn category(&self, index: usize) -> Category {
-        self.slots[index].category
-    }
-
-    /// See [`PlainFrame::continues`].
-    pub(crate) fn continues(&self, index: usize) -> bool {
-        self.slots[index].continues
+    /// What else is known of a frame.
+    pub(crate) fn traits(&self, index: usize) -> FrameTraits {
+        self.slots[index].traits
     }
 
     /// A frame's bytes; allocates if they are in the file.
@@ -145,7 +136,12 @@ impl Spool {
 
 #[cfg(test)]
 mod tests {
+    use shale_format::Category;
+
     use super::*;
+
+    const TRAITS: FrameTraits =
+        FrameTraits { category: Category::Text, is_hot: false, continues: false };
 
     #[test]
     fn frames_come_back_from_memory_and_file() {
@@ -154,7 +150,7 @@ mod tests {
         for n in 0..20u8 {
             let bytes = vec![n; 40 + usize::from(n)];
             stream.extend_from_slice(&bytes);
-            spool.push(PlainFrame { bytes, category: Category::Text, continues: false }).unwrap();
+            spool.push(PlainFrame { bytes, traits: TRAITS }).unwrap();
         }
         assert!(spool.file_len() > 0 && spool.file_len() < stream.len() as u64);
         for n in 0..20u8 {
@@ -173,7 +169,7 @@ mod tests {
     #[test]
     fn a_missing_temporary_directory_is_an_error() {
         let mut spool = Spool::new(0, Some(PathBuf::from("/nonexistent/directory")));
-        let frame = PlainFrame { bytes: vec![1], category: Category::Text, continues: false };
+        let frame = PlainFrame { bytes: vec![1], traits: TRAITS };
         assert!(matches!(spool.push(frame), Err(WriteError::Spool(_))));
     }
 }
