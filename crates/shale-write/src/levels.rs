@@ -22,6 +22,9 @@ pub struct Level {
     pub frame_len: u32,
     /// Bounds on references; without any, frames stand alone and are compressed as they are read.
     pub references: ReferenceLimits,
+    /// What may be spent to improve the choice of references, see
+    /// [`crate::refer::Settings::work_per_byte`].
+    pub reference_work_per_byte: u64,
     /// Shortest range that segment dedupe looks for, in bytes; 0: it does not.
     pub segment_window_len: u32,
     /// Shortest ranges that segment dedupe takes from small files, near and far, see
@@ -100,35 +103,35 @@ pub const LEVELS: [Level; 10] = [
     alone(1, "zstd at its fastest", "zstd:1", 3),
     alone(2, "zstd, fast", "zstd:3", 3),
     alone(3, "zstd, moderate", "zstd:6", 9),
-    related(4, "zstd, fast, with references", ("zstd:3", &[]), 256 * KIB, (4, 2, 2, 3)),
+    related(4, "zstd, fast, with references", ("zstd:3", &[]), 256 * KIB, (4, 3, 2, 3)),
     related(
         5,
         "zstd and quick LZMA, with references",
         ("zstd:12", LZMA_QUICK),
         512 * KIB,
-        (4, 2, 2, 3),
+        (4, 3, 2, 3),
     ),
     related(
         6,
         "zstd and LZMA, with references",
         ("zstd:19", LZMA_OF_LITTLE),
         512 * KIB,
-        (4, 2, 2, 3),
+        (4, 3, 2, 3),
     ),
-    related(7, "LZMA, with references", ("lzma:9", LZMA_TEXT), 512 * KIB, (4, 2, 2, 3)),
+    related(7, "LZMA, with references", ("lzma:9", LZMA_TEXT), 512 * KIB, (4, 3, 2, 3)),
     related(
         8,
         "LZMA, larger frames, with references",
         ("lzma:9", LZMA_TEXT),
         2 * MIB,
-        (6, 2, 6, 10),
+        (6, 3, 6, 10),
     ),
     related(
         9,
         "LZMA, large frames, with references",
         ("lzma:9e", LZMA_TEXT_EXTREME),
         4 * MIB,
-        (3, 2, 12, 16),
+        (3, 3, 12, 16),
     ),
 ];
 
@@ -141,6 +144,7 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
         codecs_of_little: &[],
         frame_len: 256 * KIB,
         references: ReferenceLimits::NONE,
+        reference_work_per_byte: 0,
         segment_window_len: 0,
         segment_lens_min: (0, 0),
         order: Order::Source,
@@ -172,6 +176,8 @@ const fn related(
             closure_bytes_max: closure_mib << 20,
             pair_bytes_max: pair_mib << 20,
         },
+        // Against zstd 3 more would show.
+        reference_work_per_byte: if level > 4 { 4 } else { 1 },
         segment_window_len: 128,
         // What is short, large frames hold themselves; far away, references mostly do.
         segment_lens_min: if frame_len > 512 * KIB { (2048, 8192) } else { (1024, 8192) },

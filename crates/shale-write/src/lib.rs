@@ -103,7 +103,8 @@ pub fn create(
     progress: &dyn Progress,
 ) -> Result<Report, WriteError> {
     let plan = Plan::new(options)?;
-    let cover = plan.references.map(Cover::new);
+    let work_per_byte = plan.level.reference_work_per_byte;
+    let cover = plan.references.map(|limits| Cover::new(limits, work_per_byte));
     let stages = Stages {
         segment: (plan.segment_window_len > 0).then_some(segment::Settings {
             window_len: plan.segment_window_len,

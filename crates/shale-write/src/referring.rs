@@ -8,7 +8,7 @@ use crate::sketch;
 /// One window in 2^6 bytes is sampled, until there are too many, see [`Sketches`].
 const RATE_LOG2: u32 = 6;
 
-/// Chooses by a greedy cover of fingerprints.
+/// Chooses by a greedy cover of fingerprints, and a search from there.
 #[derive(Debug)]
 pub(crate) struct Cover {
     limits: ReferenceLimits,
@@ -16,12 +16,13 @@ pub(crate) struct Cover {
 }
 
 impl Cover {
-    pub(crate) fn new(limits: ReferenceLimits) -> Self {
+    pub(crate) fn new(limits: ReferenceLimits, work_per_byte: u64) -> Self {
         let settings = refer::Settings {
             reference_count_max: usize::from(limits.count_max),
             depth_max: u32::from(limits.depth_max),
             closure_bytes_max: limits.closure_bytes_max,
             pair_bytes_max: limits.pair_bytes_max,
+            work_per_byte,
             ..refer::Settings::default()
         };
         Self { limits, settings }

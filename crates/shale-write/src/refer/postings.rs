@@ -1,11 +1,18 @@
 //! Which frames share which fingerprints, both ways round, in flat arrays.
 
-/// Only fingerprints that at least two frames share, and not too many, are kept; they are numbered
-/// densely.
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+/// Only fingerprints that at least two frames share, and not too many, are kept. All those that
+/// the same frames share are one, with a weight: what lies together in one frame mostly lies
+/// together in others, so there are many times fewer. They are numbered densely, by their first.
 pub struct Postings {
     /// Frames by fingerprint.
     frame_starts: Vec<u32>,
     frames: Vec<u32>,
+    /// How many fingerprints each one stands for.
+    weights: Vec<u32>,
     /// Fingerprints by frame.
     print_starts: Vec<u32>,
     prints: Vec<u32>,
@@ -22,12 +29,33 @@ impl Postings {
         }
         let mut frame_starts = vec![0u32];
         let mut frames = Vec::new();
+        let mut weights = Vec::new();
+        // Only equality counts, so that a hash with random keys leaves no trace.
+        let hasher = RandomState::new();
+        let mut met: HashTable<u32> = HashTable::new();
+        let mut sharers = Vec::new();
         for group in pairs.chunk_by(|a, b| a.0 == b.0) {
-            if group.len() >= 2 && group.len() <= sharer_count_max {
-                frames.extend(group.iter().map(|&(_, frame)| frame));
-                frame_starts.push(frames.len() as u32);
+            if group.len() < 2 || group.len() > sharer_count_max {
+                continue;
+            }
+            sharers.clear();
+            sharers.extend(group.iter().map(|&(_, frame)| frame));
+            let of = |print: u32| {
+                let print = print as usize;
+                &frames[frame_starts[print] as usize..frame_starts[print + 1] as usize]
+            };
+            let hash = hasher.hash_one(&sharers[..]);
+            match met.find(hash, |&print| of(print) == sharers) {
+                Some(&print) => weights[print as usize] += 1,
+                None => {
+                    met.insert_unique(hash, weights.len() as u32, |&p| hasher.hash_one(of(p)));
+                    frames.extend_from_slice(&sharers);
+                    frame_starts.push(frames.len() as u32);
+                    weights.push(1);
+                }
             }
         }
+        drop(met);
         let mut print_starts = vec![0u32; frame_count + 1];
         for &frame in &frames {
             print_starts[frame as usize + 1] += 1;
@@ -37,14 +65,14 @@ impl Postings {
         }
         let mut next = print_starts.clone();
         let mut prints = vec![0u32; frames.len()];
-        for print in 0..frame_starts.len() - 1 {
+        for print in 0..weights.len() {
             for &frame in &frames[frame_starts[print] as usize..frame_starts[print + 1] as usize] {
                 let at = &mut next[frame as usize];
                 prints[*at as usize] = print as u32;
                 *at += 1;
             }
         }
-        Self { frame_starts, frames, print_starts, prints, totals }
+        Self { frame_starts, frames, weights, print_starts, prints, totals }
     }
 
     /// Frames in all.
@@ -54,7 +82,7 @@ impl Postings {
 
     /// Shared fingerprints in all.
     pub fn print_count(&self) -> usize {
-        self.frame_starts.len() - 1
+        self.weights.len()
     }
 
     /// The shared fingerprints of a frame.
@@ -68,8 +96,38 @@ impl Postings {
         &self.frames[self.frame_starts[print] as usize..self.frame_starts[print + 1] as usize]
     }
 
+    /// How many fingerprints one stands for.
+    pub fn weight_of(&self, print: u32) -> u32 {
+        self.weights[print as usize]
+    }
+
     /// All fingerprints the frame had, shared or not.
     pub fn total_of(&self, frame: usize) -> u32 {
         self.totals[frame]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_same_frames_share_is_one_with_a_weight() {
+        // Fingerprint 1 in frames 0 and 1, as 3 and 9; 2 in all; 4 in one only; 5 in too many.
+        let of = [(1, vec![0, 1]), (2, vec![0, 1, 2]), (3, vec![0, 1]), (4, vec![2])];
+        let more = [(5, vec![0, 1, 2, 3]), (9, vec![0, 1])];
+        let pairs: Vec<(u64, u32)> = of
+            .into_iter()
+            .chain(more)
+            .flat_map(|(print, frames)| frames.into_iter().map(move |frame| (print, frame)))
+            .collect();
+        let postings = Postings::new(&pairs, 4, 3);
+        assert_eq!((postings.frame_count(), postings.print_count()), (4, 2));
+        assert_eq!((postings.frames_of(0), postings.weight_of(0)), (&[0, 1][..], 3));
+        assert_eq!((postings.frames_of(1), postings.weight_of(1)), (&[0, 1, 2][..], 1));
+        assert_eq!(postings.prints_of(0), [0, 1]);
+        assert_eq!(postings.prints_of(2), [1]);
+        assert!(postings.prints_of(3).is_empty());
+        assert_eq!([0, 1, 2, 3].map(|frame| postings.total_of(frame)), [5, 5, 3, 1]);
     }
 }

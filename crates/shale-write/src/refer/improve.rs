@@ -1,0 +1,140 @@
+//! Local search: the greedy cover knows what a root gives to others, but not who will have room for
+//! it among its references. So frames are tried in other classes, alone and in pairs, and stay where
+//! the references of all, chosen anew, are worth more.
+
+use std::collections::BTreeSet;
+
+use super::assign::{Assignment, Chosen};
+
+/// Rounds go on while one gains at least one part in so many.
+const GAIN_PART: u64 = 500;
+
+/// Tries every frame in every class, and two frames in each other's, round by round, until little
+/// is gained or `work_max` frames of fingerprints have been looked at; returns how many are left.
+/// What a move costs depends on the frames that share something with those that move, not on all.
+/// The result depends on the input alone.
+pub(super) fn improve(assignment: &mut Assignment<'_>, work_max: u64) -> u64 {
+    let work_max = assignment.work.saturating_add(work_max);
+    let mut search = Search { assignment, work_max };
+    let mut gain = search.rounds_of(Search::single);
+    while gain > 0 && !search.is_over() {
+        gain = search.rounds_of(Search::swap);
+        if gain > 0 {
+            gain = search.rounds_of(Search::single);
+        }
+    }
+    work_max.saturating_sub(search.assignment.work)
+}
+
+struct Search<'s, 'a> {
+    assignment: &'s mut Assignment<'a>,
+    work_max: u64,
+}
+
+impl Search<'_, '_> {
+    fn is_over(&self) -> bool {
+        self.assignment.work >= self.work_max
+    }
+
+    /// Lets all frames try a kind of move, again and again; returns what was gained.
+    fn rounds_of(&mut self, kind: fn(&mut Self, u32) -> u64) -> u64 {
+        let frames = 0..self.assignment.frame_count() as u32;
+        let gain_min = (self.assignment.worth() / GAIN_PART).max(1);
+        let mut gained = 0;
+        loop {
+            let of_round: u64 = frames.clone().map(|frame| kind(self, frame)).sum();
+            gained += of_round;
+            if of_round < gain_min || self.is_over() {
+                return gained;
+            }
+        }
+    }
+
+    /// Tries a frame in all classes.
+    fn single(&mut self, frame: u32) -> u64 {
+        let classes = 0..=self.assignment.class_max();
+        classes.map(|class| self.moved(&[(frame, class)])).sum()
+    }
+
+    /// Tries a frame in the place of each later one that shares something with it.
+    fn swap(&mut self, frame: u32) -> u64 {
+        let mut gained = 0;
+        for other in self.sharers(frame) {
+            let classes = [frame, other].map(|f| self.assignment.classes[f as usize]);
+            if other > frame && classes[0] != classes[1] {
+                gained += self.moved(&[(frame, classes[1]), (other, classes[0])]);
+            }
+        }
+        gained
+    }
+
+    /// Moves frames to other classes if that gains something; returns what.
+    fn moved(&mut self, moves: &[(u32, u8)]) -> u64 {
+        let is_nothing = |&(frame, class): &(u32, u8)| {
+            let frame = frame as usize;
+            self.assignment.shapes[frame].is_alone || self.assignment.classes[frame] == class
+        };
+        if self.is_over() || moves.iter().any(is_nothing) {
+            return 0;
+        }
+        let mut before = [(0, 0); 2];
+        for (&(frame, class), before) in moves.iter().zip(&mut before) {
+            *before =
+                (frame, std::mem::replace(&mut self.assignment.classes[frame as usize], class));
+        }
+        let before = &before[..moves.len()];
+        // Who may choose otherwise now, smaller classes first: closures come from there.
+        let mut waiting = BTreeSet::new();
+        for (&(frame, after), &(_, before)) in moves.iter().zip(before) {
+            waiting.insert((after, frame));
+            for other in self.sharers(frame) {
+                // Those who may refer to it now; and those who do and may no more.
+                let of_other = self.assignment.classes[other as usize];
+                let may = after < of_other && of_other <= before;
+                let must = of_other <= after && self.assignment.refers(other, frame);
+                if may || must {
+                    waiting.insert((of_other, other));
+                }
+            }
+        }
+        let mut undo: Vec<(u32, Chosen)> = Vec::new();
+        let mut gain = 0i64;
+        while let Some((_, frame)) = waiting.pop_first() {
+            let chosen = self.assignment.choose(frame);
+            gain += i64::from(chosen.worth);
+            let old = self.assignment.replace(frame, chosen);
+            gain -= i64::from(old.worth);
+            if !same_frames(&old.closure, &self.assignment.of(frame).closure) {
+                let users = self.assignment.users_of(frame).iter();
+                waiting.extend(users.map(|&user| (self.assignment.classes[user as usize], user)));
+            }
+            undo.push((frame, old));
+        }
+        if gain > 0 {
+            return gain as u64;
+        }
+        for (frame, chosen) in undo.into_iter().rev() {
+            self.assignment.replace(frame, chosen);
+        }
+        for &(frame, class) in before {
+            self.assignment.classes[frame as usize] = class;
+        }
+        0
+    }
+
+    /// The other frames that share something with this one, ascending.
+    fn sharers(&mut self, frame: u32) -> BTreeSet<u32> {
+        let mut found = BTreeSet::new();
+        for &print in self.assignment.postings.prints_of(frame as usize) {
+            let sharers = self.assignment.postings.frames_of(print);
+            self.assignment.work += sharers.len() as u64;
+            found.extend(sharers);
+        }
+        found.remove(&frame);
+        found
+    }
+}
+
+fn same_frames(a: &[u32], b: &[u32]) -> bool {
+    a.len() == b.len() && a.iter().all(|frame| b.contains(frame))
+}
