@@ -13,7 +13,7 @@
 //! - an eighth of what is left, at most: inodes with several names and sets of extended attributes.
 //!
 //! Not in it, because it grows with the tree and cannot be refused: about 50 bytes a content (see
-//! [`crate::dedupe`]), 100 bytes a frame.
+//! [`crate::dedupe`]), 300 bytes a frame.
 //!
 //! Threads and memory never change the image: they decide when and where, not what.
 
@@ -203,7 +203,7 @@ impl Plan {
     pub(crate) fn describe(&self, options: &Options) -> String {
         let references = self.references.unwrap_or(ReferenceLimits::NONE);
         format!(
-            "level={} codec={} frame-len={} references={} depth={} closure={} pair={} segment-window={} \
+            "level={} codec={} frame-len={} references={} depth={} closure={} run={} segment-window={} \
              order={}{} page-codec={} times-kept={}",
             self.level.level,
             self.codecs,
@@ -211,7 +211,7 @@ impl Plan {
             references.count_max,
             references.depth_max,
             references.closure_bytes_max,
-            references.pair_bytes_max,
+            references.run_bytes_max,
             self.segment_window_len,
             self.order,
             first(options),

@@ -22,7 +22,7 @@ pub(crate) struct FrameTraits {
     /// It holds hot files only: it has to decode quickly.
     pub(crate) is_hot: bool,
     /// It begins within the content that the frame before ends with, and that content is no longer
-    /// than two frames: one of more costs its own length anyway.
+    /// than [`CONTENT_FRAME_COUNT_MAX`] frames: one of more costs its own length anyway.
     pub(crate) continues: bool,
 }
 
@@ -45,6 +45,8 @@ pub(crate) struct Framer {
 }
 
 const CATEGORY_COUNT: usize = Category::Dictionary as usize + 1;
+/// Longest content whose frames are bounded together, in frames.
+const CONTENT_FRAME_COUNT_MAX: u64 = 3;
 /// Least bytes of a kind that are worth a frame boundary.
 const KIND_LEN_MIN: usize = 32 << 10;
 
@@ -106,8 +108,8 @@ impl Framer {
     pub(crate) fn push(&mut self, bytes: &[u8], category: Category) -> (usize, Option<PlainFrame>) {
         if self.bytes.is_empty() {
             self.bytes.reserve_exact(self.frame_len);
-            self.continues =
-                self.is_within_content && self.content_len <= 2 * self.frame_len as u64;
+            self.continues = self.is_within_content
+                && self.content_len <= CONTENT_FRAME_COUNT_MAX * self.frame_len as u64;
         }
         self.is_within_content = true;
         let taken = bytes.len().min(self.frame_len - self.bytes.len());
@@ -185,7 +187,7 @@ mod tests {
     fn a_frame_says_whether_it_begins_within_a_content() {
         let mut framer = Framer::new(1000);
         let mut continues = Vec::new();
-        for len in [1500, 700, 2000, 1000, 100, 2100] {
+        for len in [1500, 700, 2000, 1000, 100, 3100] {
             let bytes = vec![1; len];
             framer.begin_content(len as u64);
             let mut at = 0;
@@ -206,6 +208,7 @@ mod tests {
             (1000, false),
             (1000, true),
             (700, true),
+            (1000, false),
             (1000, false),
             (1000, false),
             (1000, false),

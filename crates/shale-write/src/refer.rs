@@ -11,18 +11,17 @@
 //!    picked one; a frame that would mostly repeat what is provided pays for it.
 //!    The same again among the picked, `depth_max` times: the last picked are the roots (depth 0).
 //!    What a frame is picked in is its *class*.
-//! 2. **References.** Each frame takes, greedily, the frames of smaller depth that share most of
-//!    its
-//!    fingerprints not covered yet, while they are worth their bytes and the plain bytes that
+//! 2. **References.** Each frame takes, greedily, the frames of smaller class that share most of
+//!    its fingerprints not covered yet, while they are worth their bytes and the plain bytes that
 //!    must be decoded for the frame (its *closure*) stay within `closure_bytes_max`, and those of
-//!    two frames that share a content within `pair_bytes_max`: a file that lies across a border
-//!    costs both.
+//!    two or three frames that share a content within `run_bytes_max`: a file that lies across
+//!    borders costs them all.
 //! 3. **Search.** Frames are tried in other classes, alone and in pairs, as long as the references
 //!    chosen anew are worth more (see [`improve`]), within a budget of work for each plain byte.
 //!    All of it again from other covers while some of the budget is left; the best one is taken.
 //!
 //! Deterministic: ties go to the smaller frame index; no hashing of addresses, no threads.
-//! Memory: 24 bytes a fingerprint at the peak, plus 200 bytes a frame.
+//! Memory: 24 bytes a fingerprint at the peak, plus 250 bytes a frame.
 //! Time: a sort of the fingerprints plus a few passes over their postings (each at most
 //! `sharer_count_max` long).
 
@@ -48,9 +47,9 @@ pub struct Settings {
     /// Most plain bytes decoded before a frame can be: all references of references, each counted
     /// once.
     pub closure_bytes_max: u64,
-    /// Most plain bytes decoded for two frames behind each other that share a content: both, and
-    /// all they refer to.
-    pub pair_bytes_max: u64,
+    /// Most plain bytes decoded for two or three frames behind each other of which each shares a
+    /// content with the next: these frames, and all they refer to.
+    pub run_bytes_max: u64,
     /// Least share of the frame's own fingerprints a reference must add.
     pub gain_share_min: f32,
     /// Fingerprints in more frames than this say nothing and are dropped.
@@ -66,7 +65,7 @@ impl Default for Settings {
             reference_count_max: 4,
             depth_max: 2,
             closure_bytes_max: 2 << 20,
-            pair_bytes_max: 3 << 20,
+            run_bytes_max: 3 << 20,
             gain_share_min: 0.01,
             sharer_count_max: 128,
             work_per_byte: 4,

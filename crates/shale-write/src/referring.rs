@@ -21,7 +21,7 @@ impl Cover {
             reference_count_max: usize::from(limits.count_max),
             depth_max: u32::from(limits.depth_max),
             closure_bytes_max: limits.closure_bytes_max,
-            pair_bytes_max: limits.pair_bytes_max,
+            run_bytes_max: limits.run_bytes_max,
             work_per_byte,
             ..refer::Settings::default()
         };

@@ -175,14 +175,19 @@ impl<'a> Assignment<'a> {
         chosen
     }
 
-    /// Whether a frame with this closure would cost a reader too much, alone or with a frame
-    /// behind or before it that shares a content with it.
+    /// Whether a frame with this closure would cost a reader too much, alone or with frames behind
+    /// or before it that share a content with it: two or three.
     fn is_too_dear(&self, frame: u32, closure: &[u32]) -> bool {
         plain_len(self.shapes, &[closure]) > self.settings.closure_bytes_max
-            || neighbours(self.shapes, frame as usize).any(|next| {
-                let pair = [frame, next as u32];
-                let of_pair = [closure, &self.chosen[next].closure, &pair];
-                plain_len(self.shapes, &of_pair) > self.settings.pair_bytes_max
+            || runs(self.shapes, frame as usize).any(|run| {
+                let mut needed = closure.to_vec();
+                for near in run {
+                    needed.push(near as u32);
+                    if near != frame as usize {
+                        needed.extend(&self.chosen[near].closure);
+                    }
+                }
+                plain_len(self.shapes, &[&needed]) > self.settings.run_bytes_max
             })
     }
 
@@ -205,11 +210,16 @@ impl<'a> Assignment<'a> {
     }
 }
 
-/// The frames behind and before this one that share a content with it.
-fn neighbours(shapes: &[Shape], frame: usize) -> impl Iterator<Item = usize> {
-    let before = shapes[frame].continues.then(|| frame - 1);
-    let after = shapes.get(frame + 1).is_some_and(|next| next.continues).then_some(frame + 1);
-    before.into_iter().chain(after)
+/// Runs of two and three frames with this one among them, of which each shares a content with the
+/// next.
+fn runs(shapes: &[Shape], frame: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let starts = frame.saturating_sub(2)..=frame;
+    let found = starts.flat_map(|start| [start..start + 2, start..start + 3]);
+    found.filter(move |run| {
+        run.contains(&frame)
+            && run.end <= shapes.len()
+            && shapes[run.start + 1..run.end].iter().all(|shape| shape.continues)
+    })
 }
 
 /// Plain bytes of all frames in the lists, each counted once.
@@ -254,18 +264,18 @@ mod tests {
     }
 
     #[test]
-    fn what_frames_and_pairs_cost_stays_within_the_bounds() {
+    fn what_frames_and_runs_of_them_cost_stays_within_the_bounds() {
         let shape = |frame: u32| Shape {
             len: 50 + frame * 37 % 51,
             is_alone: frame < 5,
             continues: !frame.is_multiple_of(3) && frame > 5,
         };
         let shapes: Vec<_> = (0..120).map(shape).collect();
-        for (seed, pair_bytes_max) in
+        for (seed, run_bytes_max) in
             (1..20).flat_map(|seed| [(seed, 600), (seed, 450), (seed, 300)])
         {
             let settings =
-                Settings { closure_bytes_max: 400, pair_bytes_max, ..Settings::default() };
+                Settings { closure_bytes_max: 400, run_bytes_max, ..Settings::default() };
             let graph = choose(sketches(seed, 120), &shapes, &settings);
             let mut dearest = (0, 0);
             for frame in 0..120 {
@@ -275,14 +285,19 @@ mod tests {
                 let closure = plain_len(&shapes, &[&own[1..]]);
                 assert!(closure <= 400, "{closure}");
                 dearest.0 = dearest.0.max(closure);
-                if shapes[frame as usize].continues {
-                    let pair = plain_len(&shapes, &[&own, &needs(&graph, frame - 1)]);
-                    assert!(pair <= pair_bytes_max, "{pair}");
-                    dearest.1 = dearest.1.max(pair);
+                let mut run = own;
+                for before in (0..frame).rev().take(2) {
+                    if !shapes[before as usize + 1].continues {
+                        break;
+                    }
+                    run.extend(needs(&graph, before));
+                    let cost = plain_len(&shapes, &[&run]);
+                    assert!(cost <= run_bytes_max, "{cost}");
+                    dearest.1 = dearest.1.max(cost);
                 }
             }
             // The bounds are used up, not kept by having no references.
-            assert!(dearest.0 > 250 && dearest.1 > pair_bytes_max - 50, "{seed}: {dearest:?}");
+            assert!(dearest.0 > 250 && dearest.1 > run_bytes_max - 50, "{seed}: {dearest:?}");
         }
     }
 
@@ -317,7 +332,7 @@ mod tests {
     #[test]
     fn a_search_only_gains_within_its_budget_and_keeps_the_books() {
         let settings =
-            Settings { closure_bytes_max: 400, pair_bytes_max: 500, ..Settings::default() };
+            Settings { closure_bytes_max: 400, run_bytes_max: 500, ..Settings::default() };
         let shape = |n: u32| Shape { len: 100, is_alone: n == 7, continues: n % 5 == 1 };
         let shapes: Vec<_> = (0..60).map(shape).collect();
         for seed in 1..10 {

@@ -1,6 +1,6 @@
 //! Local search: the greedy cover knows what a root gives to others, but not who will have room for
-//! it among its references. So frames are tried in other classes, alone and in pairs, and stay where
-//! the references of all, chosen anew, are worth more.
+//! it among its references. So frames are tried in other classes, alone and in pairs, and stay
+//! where the references of all, chosen anew, are worth more.
 
 use std::collections::BTreeSet;
 
