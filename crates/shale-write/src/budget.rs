@@ -17,7 +17,7 @@
 //!
 //! Threads and memory never change the image: they decide when and where, not what.
 
-use shale_codec::{Settings, Xxh3, lines_memory_len};
+use shale_codec::{Settings, SettingsError, Xxh3, lines_memory_len};
 use shale_format::limits::{
     FRAME_PLAIN_LEN_MAX, REFERENCE_COUNT_MAX, REFERENCE_DEPTH_MAX, SNAPSHOT_NAME_LEN_MAX,
 };
@@ -104,11 +104,11 @@ impl Plan {
         if frame_len < FRAME_LEN_MIN || u64::from(frame_len) > FRAME_PLAIN_LEN_MAX {
             return Err(option("frame length", frame_len, "4 KiB to 64 MiB".to_owned()));
         }
-        let codecs = Codecs::new(level, &options.codecs)
-            .map_err(|(codec, error)| option("codec", codec, error.to_string()))?;
+        let wrong =
+            |(codec, error): (String, SettingsError)| option("codec", codec, error.to_string());
+        let codecs = Codecs::new(level, &options.codecs).map_err(wrong)?;
         let hot = if options.first_is_hot && !options.first.is_empty() {
-            let codecs = Codecs::hot(level, &options.codecs)
-                .map_err(|(codec, error)| option("codec", codec, error.to_string()))?;
+            let codecs = Codecs::hot(level, &options.codecs).map_err(wrong)?;
             Some(Hot { codecs, frame_len: frame_len.min(HOT_FRAME_LEN_MAX) as usize })
         } else {
             None

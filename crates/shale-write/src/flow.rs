@@ -239,7 +239,9 @@ impl<'env, 'o> Flow<'env, 'o> {
                 })
                 .collect();
             let sketches = std::mem::replace(&mut self.sketches, Sketches::new(0));
-            choice = referrer.choose(sketches, &shapes);
+            let env = self.env;
+            choice = referrer.choose(sketches, &shapes, &|| env.is_cancelled());
+            env.options.check_cancel()?;
             reference::assert_valid(&choice, &shapes, referrer.limits());
         }
         self.env.progress.phase(Phase::Compress);

@@ -1,16 +1,14 @@
 //! The choice of references: which frames each frame is compressed against.
 //!
 //! Input: every frame's sketch (see [`crate::sketch`]) and length. Output: for each frame at most K
-//! frames of
-//! strictly smaller depth. Chosen over all sketches before anything is compressed, because a
-//! choice made while streaming wastes the depth: early frames hit the bound and later ones find
-//! nothing to refer to.
+//! frames of strictly smaller class. Chosen over all sketches before anything is compressed,
+//! because a choice made while streaming wastes the depth: early frames hit the bound and later
+//! ones find nothing to refer to.
 //!
 //! 1. **Roots.** A lazy greedy cover picks frames whose fingerprints are shared most and not
-//!    provided yet by a
-//!    picked one; a frame that would mostly repeat what is provided pays for it.
-//!    The same again among the picked, `depth_max` times: the last picked are the roots (depth 0).
-//!    What a frame is picked in is its *class*.
+//!    provided yet by a picked one; a frame that would mostly repeat what is provided pays for it.
+//!    The same again among the picked, `depth_max` times: the last picked are the roots. The
+//!    round a frame is picked in is its *class*, 0 for roots.
 //! 2. **References.** Each frame takes, greedily, the frames of smaller class that share most of
 //!    its fingerprints not covered yet, while they are worth their bytes and the plain bytes that
 //!    must be decoded for the frame (its *closure*) stay within `closure_bytes_max`, and those of
@@ -21,9 +19,10 @@
 //!    All of it again from other covers while some of the budget is left; the best one is taken.
 //!
 //! Deterministic: ties go to the smaller frame index; no hashing of addresses, no threads.
-//! Memory: 24 bytes a fingerprint at the peak, plus 250 bytes a frame.
-//! Time: a sort of the fingerprints plus a few passes over their postings (each at most
-//! `sharer_count_max` long).
+//! Memory: 24 bytes a fingerprint at the peak (29 if all were shared by two frames each, and no two
+//! by the same), plus 250 bytes a frame.
+//! Time: a sort of the fingerprints, a few passes over their postings (each at most
+//! `sharer_count_max` long), and the budget of the search.
 
 mod assign;
 mod cover;
@@ -33,6 +32,8 @@ mod postings;
 use assign::Assignment;
 use postings::Postings;
 
+use crate::reference::Choice;
+
 /// What a shared fingerprint that a root repeats costs, against one that it provides to another
 /// frame: one cover for each. Which is best depends on the tree; the first is best most often.
 const PENALTIES: [f32; 3] = [1.0, 0.3, 3.0];
@@ -40,10 +41,10 @@ const PENALTIES: [f32; 3] = [1.0, 0.3, 3.0];
 /// Bounds and prices.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Most references of one frame (K), at most 16.
+    /// Most references of one frame (K).
     pub reference_count_max: usize,
-    /// Largest depth, at most 8.
-    pub depth_max: u32,
+    /// Largest depth, which is the class of frames that nobody may refer to.
+    pub depth_max: u8,
     /// Most plain bytes decoded before a frame can be: all references of references, each counted
     /// once.
     pub closure_bytes_max: u64,
@@ -85,29 +86,15 @@ pub struct Shape {
     pub continues: bool,
 }
 
-/// The graph: frame -> references.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Graph {
-    /// One past the last reference of each frame, in `references`; frame 0 begins at 0.
-    pub reference_ends: Vec<u32>,
-    /// References in the order in which they form the prefix: the most similar last, next to the
-    /// frame's bytes.
-    pub references: Vec<u32>,
-    /// Depth of each frame: 0 without references, otherwise one more than its deepest reference.
-    pub depths: Vec<u8>,
-}
-
-impl Graph {
-    /// The references of one frame.
-    pub fn of(&self, frame: usize) -> &[u32] {
-        let begin = frame.checked_sub(1).map_or(0, |f| self.reference_ends[f] as usize);
-        &self.references[begin..self.reference_ends[frame] as usize]
-    }
-}
-
 /// Chooses references. `pairs` are (fingerprint, frame) of all frames, in any order, without
-/// repeats; `shapes` what else is known of each frame.
-pub fn choose(mut pairs: Vec<(u64, u32)>, shapes: &[Shape], settings: &Settings) -> Graph {
+/// repeats; `shapes` what else is known of each frame. The search ends where it stands once it is
+/// cancelled.
+pub(crate) fn choose(
+    mut pairs: Vec<(u64, u32)>,
+    shapes: &[Shape],
+    settings: &Settings,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Choice {
     pairs.sort_unstable();
     let postings = Postings::new(&pairs, shapes.len(), settings.sharer_count_max);
     drop(pairs);
@@ -117,13 +104,13 @@ pub fn choose(mut pairs: Vec<(u64, u32)>, shapes: &[Shape], settings: &Settings)
     for penalty in PENALTIES {
         let classes = cover::classes(&postings, shapes, penalty, settings);
         let mut found = Assignment::new(&postings, shapes, classes, settings);
-        work_left = improve::improve(&mut found, work_left);
+        work_left = improve::improve(&mut found, work_left, is_cancelled);
         if best.as_ref().is_none_or(|best| found.worth() > best.worth()) {
             best = Some(found);
         }
-        if work_left == 0 {
+        if work_left == 0 || is_cancelled() {
             break;
         }
     }
-    best.map(Assignment::into_graph).unwrap_or_default()
+    best.map(Assignment::into_choice).unwrap_or_default()
 }

@@ -94,8 +94,14 @@ pub(crate) trait Referrer: Sync {
     /// Fingerprints of one frame, without repeats; runs on any thread.
     fn sketch(&self, plain: &[u8]) -> Vec<u64>;
 
-    /// The references of every frame, from all sketches and shapes. Depends on them alone.
-    fn choose(&self, sketches: Sketches, shapes: &[Shape]) -> Choice;
+    /// The references of every frame, from all sketches and shapes. Depends on them alone, unless
+    /// it is cancelled: then it ends soon with what it has.
+    fn choose(
+        &self,
+        sketches: Sketches,
+        shapes: &[Shape],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Choice;
 
     /// What the choice keeps to.
     fn limits(&self) -> ReferenceLimits;

@@ -19,7 +19,7 @@ impl Cover {
     pub(crate) fn new(limits: ReferenceLimits, work_per_byte: u64) -> Self {
         let settings = refer::Settings {
             reference_count_max: usize::from(limits.count_max),
-            depth_max: u32::from(limits.depth_max),
+            depth_max: limits.depth_max,
             closure_bytes_max: limits.closure_bytes_max,
             run_bytes_max: limits.run_bytes_max,
             work_per_byte,
@@ -36,16 +36,18 @@ impl Referrer for Cover {
         prints
     }
 
-    fn choose(&self, sketches: Sketches, shapes: &[Shape]) -> Choice {
+    fn choose(
+        &self,
+        sketches: Sketches,
+        shapes: &[Shape],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Choice {
         let frames = 0..sketches.frame_count();
         let pairs = frames
             .flat_map(|frame| sketches.of(frame).iter().map(move |&print| (print, frame as u32)))
             .collect();
         drop(sketches);
-        let graph = refer::choose(pairs, shapes, &self.settings);
-        let mut choice = Choice::default();
-        (0..shapes.len()).for_each(|frame| choice.push(graph.of(frame)));
-        choice
+        refer::choose(pairs, shapes, &self.settings, is_cancelled)
     }
 
     fn limits(&self) -> ReferenceLimits {

@@ -115,7 +115,7 @@ impl Referrer for ByNumber {
         vec![plain.len() as u64]
     }
 
-    fn choose(&self, sketches: Sketches, shapes: &[Shape]) -> Choice {
+    fn choose(&self, sketches: Sketches, shapes: &[Shape], _: &dyn Fn() -> bool) -> Choice {
         assert_eq!(sketches.frame_count(), shapes.len());
         for (frame, shape) in shapes.iter().enumerate() {
             assert_eq!(

@@ -1,7 +1,8 @@
 //! Each frame's references, given who may refer to whom; and what they are worth.
 
 use super::postings::Postings;
-use super::{Graph, Settings, Shape};
+use super::{Settings, Shape};
+use crate::reference::Choice;
 
 /// References of all frames, kept such that any frame may choose again.
 ///
@@ -21,8 +22,8 @@ pub(super) struct Assignment<'a> {
     pub(super) work: u64,
     // Between two choices: all zero, and marks of choices before.
     counts: Vec<u32>,
-    covered: Vec<u32>,
-    choice_count: u32,
+    covered: Vec<u64>,
+    choice_count: u64,
 }
 
 /// What a frame has chosen.
@@ -78,7 +79,7 @@ impl<'a> Assignment<'a> {
 
     /// The class of frames that nobody may refer to.
     pub(super) fn class_max(&self) -> u8 {
-        self.settings.depth_max.min(8) as u8
+        self.settings.depth_max
     }
 
     /// Whether a frame refers to another.
@@ -125,7 +126,7 @@ impl<'a> Assignment<'a> {
         // A reference must add a share of the frame's fingerprints, and a few whatever its size.
         let gain_min = ((postings.total_of(at) as f32 * settings.gain_share_min) as u32).max(2);
         let mut refused: Vec<u32> = Vec::new();
-        while chosen.references.len() < settings.reference_count_max.min(16) {
+        while chosen.references.len() < settings.reference_count_max {
             let mut seen = Vec::new();
             for &print in postings.prints_of(at) {
                 if self.covered[print as usize] == mark {
@@ -191,22 +192,15 @@ impl<'a> Assignment<'a> {
             })
     }
 
-    /// The graph as it stands.
-    pub(super) fn into_graph(self) -> Graph {
-        let mut order: Vec<u32> = (0..self.chosen.len() as u32).collect();
-        order.sort_by_key(|&frame| (self.classes[frame as usize], frame));
-        let mut graph = Graph { depths: vec![0; self.chosen.len()], ..Graph::default() };
-        for frame in order {
-            let references = self.of(frame).references.iter();
-            let deepest = references.map(|&reference| graph.depths[reference as usize] + 1).max();
-            graph.depths[frame as usize] = deepest.unwrap_or(0);
-        }
-        for chosen in self.chosen {
+    /// The references as they stand.
+    pub(super) fn into_choice(self) -> Choice {
+        let mut choice = Choice::default();
+        for mut chosen in self.chosen {
             // The best one next to the frame's own bytes: nearest distances are cheapest.
-            graph.references.extend(chosen.references.iter().rev());
-            graph.reference_ends.push(graph.references.len() as u32);
+            chosen.references.reverse();
+            choice.push(&chosen.references);
         }
-        graph
+        choice
     }
 }
 
@@ -232,6 +226,8 @@ fn plain_len(shapes: &[Shape], lists: &[&[u32]]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::super::cover::classes;
     use super::super::improve::improve;
     use super::super::{PENALTIES, choose};
@@ -253,11 +249,11 @@ mod tests {
     }
 
     /// A frame and all it needs.
-    fn needs(graph: &Graph, frame: u32) -> Vec<u32> {
+    fn needs(choice: &Choice, frame: u32) -> Vec<u32> {
         let mut needs = vec![frame];
         let mut at = 0;
         while let Some(&frame) = needs.get(at) {
-            needs.extend(graph.of(frame as usize));
+            needs.extend(choice.of(frame as usize));
             at += 1;
         }
         needs
@@ -276,12 +272,12 @@ mod tests {
         {
             let settings =
                 Settings { closure_bytes_max: 400, run_bytes_max, ..Settings::default() };
-            let graph = choose(sketches(seed, 120), &shapes, &settings);
+            let choice = choose(sketches(seed, 120), &shapes, &settings, &|| false);
             let mut dearest = (0, 0);
             for frame in 0..120 {
-                let references = graph.of(frame as usize);
+                let references = choice.of(frame as usize);
                 assert!(references.is_empty() || !shapes[frame as usize].is_alone);
-                let own = needs(&graph, frame);
+                let own = needs(&choice, frame);
                 let closure = plain_len(&shapes, &[&own[1..]]);
                 assert!(closure <= 400, "{closure}");
                 dearest.0 = dearest.0.max(closure);
@@ -290,7 +286,7 @@ mod tests {
                     if !shapes[before as usize + 1].continues {
                         break;
                     }
-                    run.extend(needs(&graph, before));
+                    run.extend(needs(&choice, before));
                     let cost = plain_len(&shapes, &[&run]);
                     assert!(cost <= run_bytes_max, "{cost}");
                     dearest.1 = dearest.1.max(cost);
@@ -343,7 +339,7 @@ mod tests {
                 let mut found = Assignment::new(&postings, &shapes, classes, &settings);
                 assert_consistent(&found);
                 let before = found.work;
-                let left = improve(&mut found, work_max);
+                let left = improve(&mut found, work_max, &|| false);
                 assert_consistent(&found);
                 // One move may go beyond it; a move here looks at some thousand at most.
                 assert!(found.work - before < work_max + 50_000 || work_max > 1 << 30);
@@ -353,5 +349,19 @@ mod tests {
             }
             assert!(worths[0] < worths[1] && worths[1] < worths[2], "{worths:?}");
         }
+    }
+    #[test]
+    fn a_cancelled_search_ends_at_its_next_move() {
+        let settings = Settings::default();
+        let shapes = [Shape { len: 100, ..Shape::default() }; 60];
+        let postings = Postings::new(&sketches(1, 60), 60, settings.sharer_count_max);
+        let classes = classes(&postings, &shapes, PENALTIES[0], &settings);
+        let mut found = Assignment::new(&postings, &shapes, classes, &settings);
+        let before = found.work;
+        let asked = Cell::new(0);
+        improve(&mut found, 1 << 40, &|| asked.replace(asked.get() + 1) >= 10);
+        assert_consistent(&found);
+        // Ten moves at some thousand each, then every frame is asked about once and leaves.
+        assert!(found.work > before && found.work - before < 500_000);
     }
 }

@@ -14,12 +14,11 @@ pub(super) fn classes(
     settings: &Settings,
 ) -> Vec<u8> {
     let frame_count = postings.frame_count();
-    let depth_max = settings.depth_max.min(8) as u8;
-    let mut classes = vec![depth_max; frame_count];
+    let mut classes = vec![settings.depth_max; frame_count];
     let (alone, mut pool): (Vec<u32>, Vec<u32>) =
         (0..frame_count as u32).partition(|&frame| shapes[frame as usize].is_alone);
     alone.iter().for_each(|&frame| classes[frame as usize] = 0);
-    for class in (0..depth_max).rev() {
+    for class in (0..settings.depth_max).rev() {
         let picked = pick(postings, &pool, &alone, penalty);
         for &frame in &picked {
             classes[frame as usize] = class;

@@ -10,12 +10,17 @@ use super::assign::{Assignment, Chosen};
 const GAIN_PART: u64 = 500;
 
 /// Tries every frame in every class, and two frames in each other's, round by round, until little
-/// is gained or `work_max` frames of fingerprints have been looked at; returns how many are left.
+/// is gained, `work_max` frames of fingerprints have been looked at, or it is cancelled; returns
+/// how many are left.
 /// What a move costs depends on the frames that share something with those that move, not on all.
 /// The result depends on the input alone.
-pub(super) fn improve(assignment: &mut Assignment<'_>, work_max: u64) -> u64 {
+pub(super) fn improve(
+    assignment: &mut Assignment<'_>,
+    work_max: u64,
+    is_cancelled: &dyn Fn() -> bool,
+) -> u64 {
     let work_max = assignment.work.saturating_add(work_max);
-    let mut search = Search { assignment, work_max };
+    let mut search = Search { assignment, work_max, is_cancelled };
     let mut gain = search.rounds_of(Search::single);
     while gain > 0 && !search.is_over() {
         gain = search.rounds_of(Search::swap);
@@ -29,11 +34,12 @@ pub(super) fn improve(assignment: &mut Assignment<'_>, work_max: u64) -> u64 {
 struct Search<'s, 'a> {
     assignment: &'s mut Assignment<'a>,
     work_max: u64,
+    is_cancelled: &'s dyn Fn() -> bool,
 }
 
 impl Search<'_, '_> {
     fn is_over(&self) -> bool {
-        self.assignment.work >= self.work_max
+        self.assignment.work >= self.work_max || (self.is_cancelled)()
     }
 
     /// Lets all frames try a kind of move, again and again; returns what was gained.
@@ -53,23 +59,21 @@ impl Search<'_, '_> {
     /// Tries a frame in all classes.
     fn single(&mut self, frame: u32) -> u64 {
         let classes = 0..=self.assignment.class_max();
-        classes.map(|class| self.moved(&[(frame, class)])).sum()
+        classes.map(|class| self.moved([(frame, class)])).sum()
     }
 
     /// Tries a frame in the place of each later one that shares something with it.
     fn swap(&mut self, frame: u32) -> u64 {
         let mut gained = 0;
-        for other in self.sharers(frame) {
-            let classes = [frame, other].map(|f| self.assignment.classes[f as usize]);
-            if other > frame && classes[0] != classes[1] {
-                gained += self.moved(&[(frame, classes[1]), (other, classes[0])]);
-            }
+        for other in self.sharers(frame).range(frame + 1..) {
+            let class_of = |frame: u32| self.assignment.classes[frame as usize];
+            gained += self.moved([(frame, class_of(*other)), (*other, class_of(frame))]);
         }
         gained
     }
 
     /// Moves frames to other classes if that gains something; returns what.
-    fn moved(&mut self, moves: &[(u32, u8)]) -> u64 {
+    fn moved<const N: usize>(&mut self, mut moves: [(u32, u8); N]) -> u64 {
         let is_nothing = |&(frame, class): &(u32, u8)| {
             let frame = frame as usize;
             self.assignment.shapes[frame].is_alone || self.assignment.classes[frame] == class
@@ -77,15 +81,11 @@ impl Search<'_, '_> {
         if self.is_over() || moves.iter().any(is_nothing) {
             return 0;
         }
-        let mut before = [(0, 0); 2];
-        for (&(frame, class), before) in moves.iter().zip(&mut before) {
-            *before =
-                (frame, std::mem::replace(&mut self.assignment.classes[frame as usize], class));
-        }
-        let before = &before[..moves.len()];
+        self.exchange(&mut moves);
         // Who may choose otherwise now, smaller classes first: closures come from there.
         let mut waiting = BTreeSet::new();
-        for (&(frame, after), &(_, before)) in moves.iter().zip(before) {
+        for (frame, before) in moves {
+            let after = self.assignment.classes[frame as usize];
             waiting.insert((after, frame));
             for other in self.sharers(frame) {
                 // Those who may refer to it now; and those who do and may no more.
@@ -116,10 +116,15 @@ impl Search<'_, '_> {
         for (frame, chosen) in undo.into_iter().rev() {
             self.assignment.replace(frame, chosen);
         }
-        for &(frame, class) in before {
-            self.assignment.classes[frame as usize] = class;
-        }
+        self.exchange(&mut moves);
         0
+    }
+
+    /// Gives frames the classes in the list, and the list those that they had.
+    fn exchange(&mut self, moves: &mut [(u32, u8)]) {
+        for (frame, class) in moves {
+            std::mem::swap(class, &mut self.assignment.classes[*frame as usize]);
+        }
     }
 
     /// The other frames that share something with this one, ascending.
