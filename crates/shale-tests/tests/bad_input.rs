@@ -189,7 +189,7 @@ fn a_full_disk_of_names_leaves_no_file() {
         let is_output = what == "output";
         let image = if is_output { &small } else { folder.path() }.join("out.shale");
         let mut command =
-            shale(["create", "-1", "--threads", "1", "--memory", "44M", "--manifest"]);
+            shale(["create", "-1", "--threads", "1", "--memory", "60M", "--manifest"]);
         command.arg(&manifest).arg("-o").arg(&image);
         command.arg("--temp-dir").arg(if is_output { folder.path() } else { &small });
         let output = command.output().unwrap();

@@ -3,8 +3,8 @@
 //! The budget is split before anything is read:
 //!
 //! - each thread: the tables of its encoder, a prefix, two frames;
-//! - fixed: the section that is being filled, contents being read, and where the level has them
-//!   the fingerprints of frames and the index of segment dedupe;
+//! - fixed: the sections that are being filled and written, contents being read, and where the
+//!   level has them the fingerprints of frames and the index of segment dedupe;
 //! - up to [`FLIGHT_BYTES_MAX`]: frames on their way to and from the threads;
 //! - the rest: plain frames that wait for their references, before they go to a temporary file.
 //!
@@ -32,9 +32,9 @@ use crate::{Options, WriteError};
 /// Memory used where none is given.
 pub const MEMORY_BYTES_DEFAULT: u64 = 320 << 20;
 
-/// The section being filled, and the contents that are read ahead, each up to 16 MiB; buffers of
-/// readers and writers.
-const FIXED_BYTES: u64 = 40 << 20;
+/// The section being filled, the one being written and the contents that are read ahead, each up to
+/// 16 MiB; buffers of readers and writers.
+const FIXED_BYTES: u64 = 56 << 20;
 /// Fingerprints of all frames while references are chosen: 24 bytes each.
 const SKETCH_BYTES: u64 = PRINT_COUNT_MAX as u64 * 24;
 /// The index of segment dedupe. A constant, as memory must not change what is found.

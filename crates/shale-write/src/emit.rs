@@ -4,10 +4,12 @@
 //! memory until it is complete. Offsets are known before: an item that is added is told where it
 //! will be.
 //!
-//! The leaves of the image are hashed as they go out: the Merkle tree, and with it the identity of
-//! the image, need no second look at the bytes.
+//! A section is summed and written by whatever thread is free while the next one is filled; one at
+//! a time, as they go out in order. The leaves of the image are hashed with that: the Merkle tree,
+//! and with it the identity of the image, need no second look at the bytes.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::sync::atomic::AtomicBool;
 
 use shale_codec::merkle::{LeafHasher, derive, tree};
 use shale_codec::{Encoder, Settings, xxh3_64};
@@ -17,51 +19,81 @@ use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::{Identity, MerkleHead, SectionHeader, SectionType, Superblock, Trailer};
 
 use crate::WriteError;
+use crate::pool::{Pool, Ticket, Urgency};
 
 /// Writes an image.
-pub(crate) struct Emitter<'o> {
-    out: &'o mut (dyn Write + Send),
+pub(crate) struct Emitter<'env> {
+    leave: &'env AtomicBool,
     superblock: Superblock,
-    /// Offset of the next byte written: the header of the section in `payload`.
+    /// Offset of the header of the section in `payload`.
     offset: u64,
     section_count: u64,
     section_type: SectionType,
     payload: Vec<u8>,
-    /// Hashes of the leaves written so far; 32 bytes for each 64 KiB.
+    outlet: Outlet<'env>,
+}
+
+/// Where sections go.
+enum Outlet<'env> {
+    Idle(Written<'env>),
+    Busy(Ticket<Result<Written<'env>, WriteError>>),
+    /// Writing failed, and who waited for it was told.
+    Failed,
+}
+
+/// What is left when a section is written: where the next one goes, and a buffer for it.
+struct Written<'env> {
+    output: Output<'env>,
+    spare: Vec<u8>,
+}
+
+/// The bytes of the image, as they go out.
+struct Output<'env> {
+    out: &'env mut (dyn Write + Send),
+    /// Hashes of the leaves so far; 32 bytes for each 64 KiB.
     leaves: LeafHasher,
 }
 
-impl<'o> Emitter<'o> {
-    /// Writes the superblock.
+impl Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.out.write_all(bytes).map_err(WriteError::Output)?;
+        self.leaves.update(bytes);
+        Ok(())
+    }
+}
+
+impl<'env> Emitter<'env> {
+    /// Writes the superblock. `leave` is that of the pool.
     pub(crate) fn new(
-        out: &'o mut (dyn Write + Send),
+        out: &'env mut (dyn Write + Send),
+        leave: &'env AtomicBool,
         image_id: [u8; 16],
     ) -> Result<Self, WriteError> {
         let superblock = Superblock::new(image_id);
         let bytes = superblock.encode(xxh3_64);
-        out.write_all(&bytes).map_err(WriteError::Output)?;
-        let mut leaves = LeafHasher::new(LEAF_LEN as usize);
-        leaves.update(&bytes);
+        let mut output = Output { out, leaves: LeafHasher::new(LEAF_LEN as usize) };
+        output.write(&bytes)?;
         Ok(Self {
-            leaves,
-            out,
+            leave,
             superblock,
             offset: bytes.len() as u64,
             section_count: 0,
             section_type: SectionType::Frames,
             payload: Vec::new(),
+            outlet: Outlet::Idle(Written { output, spare: Vec::new() }),
         })
     }
 
     /// Adds an item to a section of the given type and returns its offset in the image.
     pub(crate) fn add(
         &mut self,
+        pool: &mut Pool<'env>,
         section_type: SectionType,
         bytes: &[u8],
     ) -> Result<u64, WriteError> {
         let full = (self.payload.len() + bytes.len()) as u64 > SECTION_FRAMES_STORED_LEN_TARGET;
         if full || section_type != self.section_type {
-            self.end_section()?;
+            self.end_section(pool)?;
             self.section_type = section_type;
         }
         let offset = self.offset + (SECTION_HEADER_LEN + self.payload.len()) as u64;
@@ -70,13 +102,11 @@ impl<'o> Emitter<'o> {
     }
 
     /// Writes the section that is being filled, if there is anything in it.
-    pub(crate) fn end_section(&mut self) -> Result<(), WriteError> {
+    pub(crate) fn end_section(&mut self, pool: &mut Pool<'env>) -> Result<(), WriteError> {
         if !self.payload.is_empty() {
             let payload = std::mem::take(&mut self.payload);
             let plain_len = payload.len() as u64;
-            self.section(self.section_type, 0, &payload, plain_len)?;
-            self.payload = payload;
-            self.payload.clear();
+            self.payload = self.section(pool, self.section_type, 0, payload, plain_len)?;
         }
         Ok(())
     }
@@ -85,17 +115,18 @@ impl<'o> Emitter<'o> {
     /// offset of its header and its length with the header.
     pub(crate) fn whole_section(
         &mut self,
+        pool: &mut Pool<'env>,
         section_type: SectionType,
         plain: &[u8],
         settings: Settings,
     ) -> Result<(u64, u64), WriteError> {
-        self.end_section()?;
+        self.end_section(pool)?;
         let mut stored = Vec::new();
         encoder(settings)?.encode(&[], plain, &mut stored).map_err(codec_error)?;
         let (codec, payload) =
-            if stored.len() < plain.len() { (1, stored.as_slice()) } else { (0, plain) };
+            if stored.len() < plain.len() { (1, stored) } else { (0, plain.to_vec()) };
         let offset = self.offset;
-        self.section(section_type, codec, payload, plain.len() as u64)?;
+        self.section(pool, section_type, codec, payload, plain.len() as u64)?;
         Ok((offset, self.offset - offset))
     }
 
@@ -106,13 +137,17 @@ impl<'o> Emitter<'o> {
     /// structure without which nothing is found, and the tree lies between the two.
     pub(crate) fn finish(
         mut self,
+        pool: &mut Pool<'env>,
         root: &[u8],
         settings: Settings,
     ) -> Result<(u64, Identity), WriteError> {
         let (root_offset, root_section_len) =
-            self.whole_section(SectionType::Root, root, settings)?;
+            self.whole_section(pool, SectionType::Root, root, settings)?;
         let covered_len = self.offset;
-        let leaves = std::mem::replace(&mut self.leaves, LeafHasher::new(LEAF_LEN as usize));
+        let mut written = self.written(pool)?;
+        let no_leaves = LeafHasher::new(LEAF_LEN as usize);
+        let leaves = std::mem::replace(&mut written.output.leaves, no_leaves);
+        self.outlet = Outlet::Idle(written);
         let hashes = tree(leaves.finish(), FAN_OUT as usize);
         let Some(&tree_root) = hashes.last() else {
             return Err(WriteError::Codec("an image without a byte has no tree".to_owned()));
@@ -120,8 +155,9 @@ impl<'o> Emitter<'o> {
         let head = MerkleHead { covered_len, root_offset, root_section_len, tree_root };
         let head = head.encode();
         let merkle = [&head, hashes.as_flattened()].concat();
-        self.section(SectionType::Merkle, 0, &merkle, merkle.len() as u64)?;
-        self.whole_section(SectionType::Root, root, settings)?;
+        let merkle_len = merkle.len() as u64;
+        self.section(pool, SectionType::Merkle, 0, merkle, merkle_len)?;
+        self.whole_section(pool, SectionType::Root, root, settings)?;
         let trailer = Trailer {
             root_offset,
             root_section_len,
@@ -131,36 +167,52 @@ impl<'o> Emitter<'o> {
             image_id: self.superblock.image_id,
             merkle_offset: covered_len,
         };
-        let payload = trailer.encode();
-        self.section(SectionType::Trailer, 0, &payload, payload.len() as u64)?;
-        self.out.flush().map_err(WriteError::Output)?;
+        let payload = trailer.encode().to_vec();
+        let payload_len = payload.len() as u64;
+        self.section(pool, SectionType::Trailer, 0, payload, payload_len)?;
+        self.written(pool)?.output.out.flush().map_err(WriteError::Output)?;
         Ok((self.offset, Identity(derive(IDENTITY_CONTEXT, &head))))
     }
 
+    /// Lets a section be written once the one before is; returns an empty buffer. An error shows
+    /// when the next one is.
     fn section(
         &mut self,
+        pool: &mut Pool<'env>,
         section_type: SectionType,
         codec: u8,
-        payload: &[u8],
+        payload: Vec<u8>,
         plain_len: u64,
-    ) -> Result<(), WriteError> {
-        let header = SectionHeader {
+    ) -> Result<Vec<u8>, WriteError> {
+        let mut header = SectionHeader {
             section_type: section_type as u16,
             codec,
             offset: self.offset,
             stored_len: payload.len() as u64,
             plain_len,
             image_tag: self.superblock.image_tag(),
-            payload_sum: xxh3_64(payload),
+            payload_sum: 0,
         };
-        let header_bytes = header.encode(xxh3_64);
-        self.out.write_all(&header_bytes).map_err(WriteError::Output)?;
-        self.out.write_all(payload).map_err(WriteError::Output)?;
-        self.leaves.update(&header_bytes);
-        self.leaves.update(payload);
         self.offset = header.end();
         self.section_count += 1;
-        Ok(())
+        let Written { mut output, mut spare } = self.written(pool)?;
+        self.outlet = Outlet::Busy(pool.submit(Urgency::Urgent, self.leave, move |_| {
+            header.payload_sum = xxh3_64(&payload);
+            output.write(&header.encode(xxh3_64))?;
+            output.write(&payload)?;
+            Ok(Written { output, spare: payload })
+        }));
+        spare.clear();
+        Ok(spare)
+    }
+
+    /// Waits for the section on its way.
+    fn written(&mut self, pool: &mut Pool<'env>) -> Result<Written<'env>, WriteError> {
+        match std::mem::replace(&mut self.outlet, Outlet::Failed) {
+            Outlet::Idle(written) => Ok(written),
+            Outlet::Busy(ticket) => pool.wait(&ticket),
+            Outlet::Failed => Err(WriteError::Output(io::ErrorKind::BrokenPipe.into())),
+        }
     }
 }
 

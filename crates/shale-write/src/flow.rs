@@ -43,9 +43,9 @@ impl Env<'_> {
 }
 
 /// The stream of new bytes, cut into frames.
-pub(crate) struct Flow<'env, 'o> {
+pub(crate) struct Flow<'env> {
     env: &'env Env<'env>,
-    pub(crate) emitter: Emitter<'o>,
+    pub(crate) emitter: Emitter<'env>,
     framer: Framer,
     /// Frames that wait for references; `None` where frames stand alone.
     spool: Option<Spool>,
@@ -75,8 +75,8 @@ struct Counts {
     categories: Vec<CategoryCounts>,
 }
 
-impl<'env, 'o> Flow<'env, 'o> {
-    pub(crate) fn new(env: &'env Env<'env>, emitter: Emitter<'o>, keeps_plain: bool) -> Self {
+impl<'env> Flow<'env> {
+    pub(crate) fn new(env: &'env Env<'env>, emitter: Emitter<'env>, keeps_plain: bool) -> Self {
         let spool = (keeps_plain || env.referrer.is_some())
             .then(|| Spool::new(env.plan.spool_bytes_max, env.options.temp_dir.clone()));
         Self {
@@ -170,7 +170,7 @@ impl<'env, 'o> Flow<'env, 'o> {
             self.refer(pool, spool)?;
         }
         self.land(pool, 0)?;
-        self.emitter.end_section()?;
+        self.emitter.end_section(pool)?;
         reference::set_depths(&mut self.frames, &self.references);
         Ok(())
     }
@@ -303,13 +303,13 @@ impl<'env, 'o> Flow<'env, 'o> {
             let packed = pool.wait(&oldest.ticket)?;
             self.flight_bytes -= oldest.bytes;
             self.flight.pop_front();
-            self.emit(packed)?;
+            self.emit(pool, packed)?;
         }
         Ok(())
     }
 
-    fn emit(&mut self, packed: Packed) -> Result<(), WriteError> {
-        let stored_offset = self.emitter.add(SectionType::Frames, &packed.stored)?;
+    fn emit(&mut self, pool: &mut Pool<'env>, packed: Packed) -> Result<(), WriteError> {
+        let stored_offset = self.emitter.add(pool, SectionType::Frames, &packed.stored)?;
         let last = self.frames.last();
         let record = FrameRecord {
             plain_start: last.map_or(0, |last| last.plain_start + last.plain_len),

@@ -35,11 +35,11 @@ use crate::tree::{Added, InodeSlot, Tree};
 use crate::{Problem, ProblemKind, Report, Source, WriteError};
 
 /// The first half of a build: everything up to the last frame.
-pub(crate) struct Intake<'env, 'o> {
+pub(crate) struct Intake<'env> {
     env: &'env Env<'env>,
     pub(crate) tree: Tree<'env>,
     pub(crate) contents: Contents,
-    pub(crate) flow: Flow<'env, 'o>,
+    pub(crate) flow: Flow<'env>,
     segmenting: Option<Segmenting>,
     /// Contents that wait to be laid; `None` where they go into the stream at once.
     shelf: Option<Shelf>,
@@ -79,10 +79,10 @@ const PENDING_COUNT_MAX: usize = 512;
 /// Most further names of files read ahead of their turn.
 const NAMES_WAITING_MAX: usize = 4096;
 
-impl<'env, 'o> Intake<'env, 'o> {
+impl<'env> Intake<'env> {
     pub(crate) fn new(
         env: &'env Env<'env>,
-        flow: Flow<'env, 'o>,
+        flow: Flow<'env>,
         segmenting: Option<Segmenting>,
     ) -> Self {
         Self {

@@ -145,7 +145,7 @@ fn create_with(
     let env = Env { options, plan, progress, referrer, leave: AtomicBool::new(false) };
     let description = env.plan.describe(options);
     let image_id = image_id(&description, options, &source.seed());
-    let emitter = Emitter::new(out, image_id)?;
+    let emitter = Emitter::new(out, &env.leave, image_id)?;
     let mut report = pool::with_pool(env.plan.threads, &env.leave, |pool| {
         progress.phase(Phase::Read);
         let flow = Flow::new(&env, emitter, stages.segment.is_some());
@@ -163,7 +163,7 @@ fn create_with(
 fn finish<'env>(
     pool: &mut Pool<'env>,
     env: &'env Env<'env>,
-    mut intake: Intake<'env, '_>,
+    mut intake: Intake<'env>,
     source: &dyn Source,
     description: &str,
 ) -> Result<Report, WriteError> {
@@ -185,9 +185,9 @@ fn finish<'env>(
         snapshot.times_kept = env.options.times_kept;
     }
     let history = history(description);
-    emitter.whole_section(SectionType::History, history.as_bytes(), env.plan.page_settings)?;
-    (report.image_bytes, report.identity) =
-        emitter.finish(&root.encode()?, env.plan.page_settings)?;
+    let settings = env.plan.page_settings;
+    emitter.whole_section(pool, SectionType::History, history.as_bytes(), settings)?;
+    (report.image_bytes, report.identity) = emitter.finish(pool, &root.encode()?, settings)?;
     report.content_digests = contents.into_digests();
     Ok(report)
 }

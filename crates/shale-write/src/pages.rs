@@ -26,10 +26,10 @@ const WITH_DICTIONARY: u8 = 2;
 const TRIAL: Settings = Settings { codec: Codec::Zstd, level: 9, ..Settings::STORED };
 
 /// All tables that are being written.
-pub(crate) struct Pages<'p, 'env, 'o> {
+pub(crate) struct Pages<'p, 'env> {
     env: &'env Env<'env>,
     pool: &'p mut Pool<'env>,
-    emitter: &'p mut Emitter<'o>,
+    emitter: &'p mut Emitter<'env>,
     tables: Vec<Writing>,
     flight: VecDeque<(usize, Ticket<Result<PackedPage, WriteError>>)>,
 }
@@ -59,11 +59,11 @@ struct PackedPage {
     codec: u8,
 }
 
-impl<'p, 'env, 'o> Pages<'p, 'env, 'o> {
+impl<'p, 'env> Pages<'p, 'env> {
     pub(crate) fn new(
         env: &'env Env<'env>,
         pool: &'p mut Pool<'env>,
-        emitter: &'p mut Emitter<'o>,
+        emitter: &'p mut Emitter<'env>,
     ) -> Self {
         Self { env, pool, emitter, tables: Vec::new(), flight: VecDeque::new() }
     }
@@ -113,7 +113,12 @@ impl<'p, 'env, 'o> Pages<'p, 'env, 'o> {
         let writing = &mut self.tables[table.0];
         let schema = writing.builder.schema();
         let builder = std::mem::replace(&mut writing.builder, TableBuilder::new(schema));
-        let mut sink = Sink::new(self.env.plan.page_settings, self.emitter, &mut writing.counts);
+        let mut sink = Sink {
+            settings: self.env.plan.page_settings,
+            pool: self.pool,
+            emitter: self.emitter,
+            counts: &mut writing.counts,
+        };
         let mut root = builder.finish(&mut sink)?;
         if let Some(dictionary) = writing.dictionary.take()
             && writing.dictionary_used
@@ -147,7 +152,12 @@ impl<'p, 'env, 'o> Pages<'p, 'env, 'o> {
         let page = self.pool.wait(&ticket)?;
         self.env.options.check_cancel()?;
         let writing = &mut self.tables[table];
-        let mut sink = Sink::new(self.env.plan.page_settings, self.emitter, &mut writing.counts);
+        let mut sink = Sink {
+            settings: self.env.plan.page_settings,
+            pool: self.pool,
+            emitter: self.emitter,
+            counts: &mut writing.counts,
+        };
         let reference = sink.store(&page.plain, page.stored.as_deref(), page.codec)?;
         writing.builder.attach(page.row_count, page.first_key, reference, &mut sink)?;
         writing.dictionary_used |= page.codec == WITH_DICTIONARY;
@@ -192,17 +202,14 @@ fn pack(
 }
 
 /// Puts pages into sections and counts them.
-struct Sink<'s, 'o> {
+struct Sink<'s, 'env> {
     settings: Settings,
-    emitter: &'s mut Emitter<'o>,
+    pool: &'s mut Pool<'env>,
+    emitter: &'s mut Emitter<'env>,
     counts: &'s mut TableCounts,
 }
 
-impl<'s, 'o> Sink<'s, 'o> {
-    fn new(settings: Settings, emitter: &'s mut Emitter<'o>, counts: &'s mut TableCounts) -> Self {
-        Self { settings, emitter, counts }
-    }
-
+impl Sink<'_, '_> {
     fn store(
         &mut self,
         plain: &[u8],
@@ -218,7 +225,7 @@ impl<'s, 'o> Sink<'s, 'o> {
             stored_len: stored.len() as u32,
             plain_len: plain.len() as u32,
             codec,
-            offset: self.emitter.add(SectionType::Pages, stored)?,
+            offset: self.emitter.add(self.pool, SectionType::Pages, stored)?,
         })
     }
 }

@@ -39,7 +39,7 @@ impl Segmenting {
         bytes: &[u8],
         content_len: u64,
         category: Category,
-        flow: &mut Flow<'env, '_>,
+        flow: &mut Flow<'env>,
         pool: &mut Pool<'env>,
         extents: &mut Extents,
     ) -> Result<(), WriteError> {
@@ -62,7 +62,7 @@ impl Segmenting {
     /// Ends the content, if one is begun: nothing is held back any more.
     pub(crate) fn end<'env>(
         &mut self,
-        flow: &mut Flow<'env, '_>,
+        flow: &mut Flow<'env>,
         pool: &mut Pool<'env>,
         extents: &mut Extents,
     ) -> Result<(), WriteError> {
@@ -83,8 +83,8 @@ impl Segmenting {
 }
 
 /// Where pieces go.
-struct Pieces<'s, 'env, 'o> {
-    flow: &'s mut Flow<'env, 'o>,
+struct Pieces<'s, 'env> {
+    flow: &'s mut Flow<'env>,
     pool: &'s mut Pool<'env>,
     extents: &'s mut Extents,
     category: Category,
@@ -93,7 +93,7 @@ struct Pieces<'s, 'env, 'o> {
     error: Option<WriteError>,
 }
 
-impl Pieces<'_, '_, '_> {
+impl Pieces<'_, '_> {
     fn result(self, result: io::Result<()>) -> Result<(), WriteError> {
         match (result, self.error) {
             (Ok(()), _) => Ok(()),
@@ -103,7 +103,7 @@ impl Pieces<'_, '_, '_> {
     }
 }
 
-impl Sink for Pieces<'_, '_, '_> {
+impl Sink for Pieces<'_, '_> {
     fn piece(&mut self, piece: Piece<'_>) -> io::Result<()> {
         match piece {
             Piece::New(bytes) => {
@@ -128,7 +128,7 @@ impl Sink for Pieces<'_, '_, '_> {
     }
 }
 
-impl PlainStore for Pieces<'_, '_, '_> {
+impl PlainStore for Pieces<'_, '_> {
     fn read_at(&self, stream_offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.flow.read_at(stream_offset, buf)
     }

@@ -30,7 +30,7 @@ impl<'env> Tables<'_, 'env> {
     pub(crate) fn write(
         &self,
         sealed: &mut Sealed,
-        pages: &mut Pages<'_, 'env, '_>,
+        pages: &mut Pages<'_, 'env>,
         report: &mut Report,
     ) -> Result<Root, WriteError> {
         let mut snapshot = Snapshot::default();
@@ -87,7 +87,7 @@ impl<'env> Tables<'_, 'env> {
     fn tree(
         &self,
         sealed: &mut Sealed,
-        pages: &mut Pages<'_, 'env, '_>,
+        pages: &mut Pages<'_, 'env>,
         snapshot: &mut Snapshot,
         report: &mut Report,
     ) -> Result<(), WriteError> {
@@ -161,10 +161,10 @@ impl<'env> Tables<'_, 'env> {
 }
 
 /// Turns what passes into rows.
-struct Rows<'r, 'p, 'env, 'o> {
+struct Rows<'r, 'p, 'env> {
     env: &'env Env<'env>,
     contents: &'r Contents,
-    pages: &'r mut Pages<'p, 'env, 'o>,
+    pages: &'r mut Pages<'p, 'env>,
     report: &'r mut Report,
     inodes: TableId,
     directories: TableId,
@@ -186,7 +186,7 @@ struct Rows<'r, 'p, 'env, 'o> {
 /// Entries between two looks at the world outside.
 const STEP: u64 = 16_384;
 
-impl Rows<'_, '_, '_, '_> {
+impl Rows<'_, '_, '_> {
     /// Adds an inode and returns its number.
     fn inode(&mut self, record: &Record, links: u64, payload: u64) -> Result<u64, WriteError> {
         let xattr_set = self.replaced.xattr_sets.number(record.attributes.xattrs)?;
@@ -221,7 +221,7 @@ impl Rows<'_, '_, '_, '_> {
     }
 }
 
-impl Visit for Rows<'_, '_, '_, '_> {
+impl Visit for Rows<'_, '_, '_> {
     fn directory(&mut self, store: &mut Store) -> Result<(), WriteError> {
         let Some([inode, parent]) = self.waiting.pop(store)? else {
             return Err(WriteError::Spool(std::io::ErrorKind::UnexpectedEof.into()));
@@ -266,11 +266,11 @@ impl Visit for Rows<'_, '_, '_, '_> {
     }
 }
 
-fn table<'p, 'env, 'o>(
-    pages: &mut Pages<'p, 'env, 'o>,
+fn table<'p, 'env>(
+    pages: &mut Pages<'p, 'env>,
     report: &mut Report,
     schema: &'static Schema,
-    fill: impl FnOnce(&mut Pages<'p, 'env, 'o>, TableId) -> Result<(), WriteError>,
+    fill: impl FnOnce(&mut Pages<'p, 'env>, TableId) -> Result<(), WriteError>,
 ) -> Result<TableRoot, WriteError> {
     let id = pages.begin(schema);
     fill(pages, id)?;

@@ -174,7 +174,7 @@ fn little_memory_sends_frames_through_a_file_and_changes_nothing() {
     let stages = || Stages { referrer: Some(&referrer), ..Stages::default() };
     let (image, report) = build(&files, &options(2), stages());
     assert_eq!(report.spool_bytes, 0);
-    let little = Options { memory_bytes_max: 43 << 20, ..options(1) };
+    let little = Options { memory_bytes_max: 59 << 20, ..options(1) };
     let (again, report) = build(&files, &little, stages());
     assert!(report.spool_bytes > 0, "{}", report.spool_bytes);
     assert!(again == image);
@@ -268,7 +268,7 @@ fn segments_found_elsewhere_come_back_and_are_stored_once() {
     let laid = |threads| Options { order: Some(Order::Similarity), ..options(threads) };
     let (image, report) = build(&files, &laid(2), both());
     assert!(report.kin_contents > 10, "{}", report.kin_contents);
-    let little = Options { memory_bytes_max: 161 << 20, ..laid(1) };
+    let little = Options { memory_bytes_max: 177 << 20, ..laid(1) };
     let (again, report) = build(&files, &little, both());
     assert!(report.spool_bytes > 0 && again == image);
 }

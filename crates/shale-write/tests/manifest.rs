@@ -85,7 +85,7 @@ fn any_order_gives_the_same_tree_in_the_same_bytes() {
         }
         // Little memory: through temporary files.
         let options =
-            Options { memory_bytes_max: if turn == 2 { 45 << 20 } else { 0 }, ..options() };
+            Options { memory_bytes_max: if turn == 2 { 61 << 20 } else { 0 }, ..options() };
         let (image, again) = pack_with(lines.join("\n").as_bytes(), &options).unwrap();
         assert_eq!(again.tree_digest, report.tree_digest, "turn {turn}");
         assert_eq!((again.tables.clone(), image.len()), (report.tables.clone(), size));
@@ -199,7 +199,7 @@ fn what_is_wrong_is_said_with_its_line() {
 #[test]
 fn a_full_temporary_directory_is_said() {
     let options = Options {
-        memory_bytes_max: 43_600_000,
+        memory_bytes_max: 60_377_216,
         temp_dir: Some(PathBuf::from("/nonexistent/for/sure")),
         ..options()
     };
