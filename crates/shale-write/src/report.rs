@@ -138,6 +138,10 @@ pub enum ProblemKind {
     Vanished,
     /// It changed each time it was read.
     Changed,
+    /// Another file has its path, or it has other extended attributes, than when its directory was
+    /// listed: what was found out then (further names of the same inode, attributes) is not true of
+    /// it.
+    Replaced,
     /// Something of it is beyond a limit of the format.
     Limit(String),
 }
@@ -154,6 +158,9 @@ impl fmt::Display for ProblemKind {
         match self {
             Self::Unreadable(why) => f.write_str(why),
             Self::Vanished => f.write_str("vanished while the source was read"),
+            Self::Replaced => {
+                f.write_str("was replaced, or its attributes changed, while the source was read")
+            }
             Self::Changed => f.write_str("changed each time it was read"),
             Self::Limit(what) => f.write_str(what),
         }

@@ -30,7 +30,7 @@ use crate::progress::Phase;
 use crate::source::{Content, LinkId, Metadata, Xattr};
 use crate::{Amend, Problem, Progress, Select, Source, SourceEntry, WriteError};
 
-use file::FileContent;
+use file::{FileContent, Seen};
 pub use list::file_identity;
 pub(crate) use list::problem_kind;
 use list::{Listing, NONE};
@@ -135,17 +135,19 @@ impl DirectorySource {
         let node = &listing.nodes[index];
         let path = list::join(&self.path, listing.name(node));
         let metadata = listing.metadata(index);
+        let xattrs = self.xattr_sets.get(listing.xattrs_of(node));
         let content = if metadata.kind == InodeKind::File && metadata.len > 0 {
             let beneath = Arc::clone(&self.beneath);
-            let (path, amend) = (path.as_slice().into(), self.amend.clone());
-            Content::File(Box::new(FileContent { beneath, path, amend }))
+            let (xattrs, amend) = (Arc::clone(&xattrs), self.amend.clone());
+            let seen = Arc::new(Seen { metadata, link: listing.link(node), xattrs, amend });
+            Content::File(Box::new(FileContent { beneath, path: path.as_slice().into(), seen }))
         } else {
             Content::None
         };
         SourceEntry {
             path,
             metadata,
-            xattrs: self.xattr_sets.get(listing.xattrs_of(node)),
+            xattrs,
             link: listing.link(node),
             target: listing.target(node).to_vec(),
             content,

@@ -410,6 +410,56 @@ fn an_output_that_is_full_is_an_error() {
     }
 }
 
+#[test]
+fn a_file_in_the_place_of_another_does_not_become_its_other_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let put = |name: &str, bytes: &str| {
+        let new = dir.path().join("new");
+        fs::write(&new, bytes).unwrap();
+        fs::rename(&new, root.join(name)).unwrap();
+    };
+    let options = options();
+    let made = |skip_unreadable, names: &[&str]| {
+        put("a", "old content");
+        put("alone", "old content");
+        let _ = fs::remove_file(root.join("b"));
+        fs::hard_link(root.join("a"), root.join("b")).unwrap();
+        let mut source = scan(&root, &options);
+        names.iter().for_each(|name| put(name, "new content"));
+        build(&mut source, &Options { skip_unreadable, ..options.clone() })
+    };
+    // As it is now, like a file that was written again.
+    let (image, _) = made(false, &["alone"]).unwrap();
+    let tree = open(&image);
+    assert_eq!(content(&tree, b"alone"), b"new content");
+    assert_eq!(content(&tree, b"b"), b"old content");
+    // What leads to the inode that was there is not known any more.
+    let Err(WriteError::Unreadable(problems)) = made(false, &["a"]) else {
+        panic!("packed");
+    };
+    assert!(problems.iter().all(|problem| problem.kind == ProblemKind::Replaced), "{problems:?}");
+    let (image, report) = made(true, &["a"]).unwrap();
+    assert!(report.problems.iter().any(|problem| problem.path == b"a"));
+    let tree = open(&image);
+    for name in [&b"a"[..], b"b"] {
+        let found = tree.lookup_path(name).unwrap();
+        assert!(found.is_none() || content(&tree, name) == b"old content");
+    }
+    // The attributes that were listed are not those of the new file.
+    put("alone", "old content");
+    let attributed = root.join("alone");
+    if rustix::fs::setxattr(&attributed, "user.x", b"1", rustix::fs::XattrFlags::empty()).is_ok() {
+        let mut source = scan(&root, &options);
+        put("alone", "newer content");
+        let Err(WriteError::Unreadable(problems)) = build(&mut source, &options) else {
+            panic!("packed with attributes of another file");
+        };
+        assert_eq!(problems[0].kind, ProblemKind::Replaced);
+    }
+}
+
 /// Sets the cancel flag after so many reports.
 struct CancelAfter(AtomicU64, Arc<AtomicBool>);
 

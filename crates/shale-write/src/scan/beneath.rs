@@ -93,24 +93,36 @@ impl Beneath {
             let resolve = ResolveFlags::NO_SYMLINKS;
             match retry(|| rustix::fs::openat2(from, piece, flags, Mode::empty(), resolve)) {
                 Err(Errno::NOSYS) => self.openat2.store(false, Ordering::Relaxed),
+                // A sandbox that does not know the call, or `O_NOATIME` on what is not ours: the
+                // other way fails for the latter only.
+                Err(Errno::PERM) => {
+                    let fd = open_by_component(from, piece, flags)?;
+                    self.openat2.store(false, Ordering::Relaxed);
+                    return Ok(fd);
+                }
                 result => return Ok(result?),
             }
         }
-        let mut base: Option<OwnedFd> = None;
-        let mut names = piece.split(|&byte| byte == b'/').peekable();
-        while let Some(name) = names.next() {
-            let from = base.as_ref().map_or(from, AsFd::as_fd);
-            let last = names.peek().is_none();
-            let on_the_way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let flags = if last { flags } else { on_the_way };
-            let fd = retry(|| rustix::fs::openat(from, name, flags, Mode::empty()))?;
-            if last {
-                return Ok(fd);
-            }
-            base = Some(fd);
-        }
-        Err(io::Error::from(Errno::NOENT))
+        open_by_component(from, piece, flags)
     }
+}
+
+/// Opens what is at a path, following no symbolic link, without `openat2`.
+fn open_by_component(from: BorrowedFd, piece: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+    let mut base: Option<OwnedFd> = None;
+    let mut names = piece.split(|&byte| byte == b'/').peekable();
+    while let Some(name) = names.next() {
+        let from = base.as_ref().map_or(from, AsFd::as_fd);
+        let last = names.peek().is_none();
+        let on_the_way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = if last { flags } else { on_the_way };
+        let fd = retry(|| rustix::fs::openat(from, name, flags, Mode::empty()))?;
+        if last {
+            return Ok(fd);
+        }
+        base = Some(fd);
+    }
+    Err(io::Error::from(Errno::NOENT))
 }
 
 /// Length of the first piece of `path` that ends at a slash or at its end.

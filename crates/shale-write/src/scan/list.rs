@@ -401,6 +401,7 @@ pub(crate) fn problem_kind(error: &io::Error) -> ProblemKind {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ProblemKind::Vanished,
         _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => ProblemKind::Vanished,
+        _ if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => ProblemKind::Replaced,
         _ => ProblemKind::Unreadable(message(error)),
     }
 }

@@ -120,6 +120,16 @@ impl<'a> XattrReader<'a> {
     }
 }
 
+/// Attributes of an open file, by name.
+pub(super) fn of_open(file: BorrowedFd) -> io::Result<Vec<Xattr>> {
+    read_xattrs(
+        &mut vec![0; XATTR_BUFFER_LEN],
+        &mut vec![0; XATTR_BUFFER_LEN],
+        |names| rustix::fs::flistxattr(file, names),
+        |name, value| rustix::fs::fgetxattr(file, name, value),
+    )
+}
+
 fn read_xattrs(
     names: &mut [u8],
     value: &mut [u8],
