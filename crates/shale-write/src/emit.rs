@@ -43,7 +43,7 @@ enum Outlet<'env> {
 
 /// What is left when a section is written: where the next one goes, and a buffer for it.
 struct Written<'env> {
-    output: Output<'env>,
+    output: Box<Output<'env>>,
     spare: Vec<u8>,
 }
 
@@ -71,7 +71,7 @@ impl<'env> Emitter<'env> {
     ) -> Result<Self, WriteError> {
         let superblock = Superblock::new(image_id);
         let bytes = superblock.encode(xxh3_64);
-        let mut output = Output { out, leaves: LeafHasher::new(LEAF_LEN as usize) };
+        let mut output = Box::new(Output { out, leaves: LeafHasher::new(LEAF_LEN as usize) });
         output.write(&bytes)?;
         Ok(Self {
             leave,
