@@ -175,7 +175,7 @@ pub struct Create {
     /// What to pack: directories, archives (tar, plain or compressed; zip) and images (SquashFS,
     /// DwarFS, ShaleFS); `-` is a tar archive from standard input. SOURCE=/PREFIX puts it below a
     /// path of the image. Of several, directories without a prefix come under their names,
-    /// archives at the root; later ones replace earlier ones.
+    /// archives at the root; later ones replace earlier ones, but nothing replaces a directory.
     #[arg(required_unless_present = "manifest", value_name = "SOURCE[=/PREFIX]")]
     pub sources: Vec<OsString>,
     /// Pack the tree that this file describes, which need not exist; `-` is standard input.

@@ -179,6 +179,11 @@ fn finish<'env>(
     let mut root = tables.write(&mut sealed, &mut pages, &mut report)?;
     // Some paths that came twice only show now.
     source.review(&sealed.review())?;
+    report.problems.append(&mut sealed.collisions);
+    report.problems.sort_by(|a, b| a.path.cmp(&b.path));
+    if !env.options.skip_unreadable && !report.problems.is_empty() {
+        return Err(WriteError::Unreadable(report.problems));
+    }
     root.bounds = bounds;
     for snapshot in &mut root.snapshots {
         snapshot.name.clone_from(&env.options.snapshot_name);

@@ -4,13 +4,14 @@
 //! entry is met. So numbers depend on names alone. [`walk`] reads a sealed tree in this order, one
 //! depth after the other, and holds a block of each run of two depths at a time.
 
-use crate::WriteError;
 use crate::dedupe::Contents;
 use crate::digest::TreeDigest;
 use crate::source::Repeat;
 use crate::tree::{
-    Depth, Links, Merge, NONE, Parents, Record, Sealed, Store, XattrSets, add_entry, name_of, note,
+    Depth, Links, Merge, NONE, NOTED_MAX, Parents, Record, Sealed, Store, XattrSets, add_entry,
+    name_of, note, path_of,
 };
+use crate::{Problem, ProblemKind, WriteError};
 
 /// An entry as it passes.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +28,15 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// The entry that stays of those with one path.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Survivor {
+    /// Which entry of the source, from 1.
+    pub(crate) sequence: u64,
+    /// No directory is replaced by anything else, as what is in it would be lost.
+    pub(crate) is_directory: bool,
+}
+
 /// Sees a tree in level order.
 pub(crate) trait Visit {
     /// The entries of the next directory follow. Directories come in the order in which
@@ -38,7 +48,7 @@ pub(crate) trait Visit {
 
     /// An entry that does not stay: another with its path, from a later place in the source or a
     /// directory, does.
-    fn replaced(&mut self, entry: &Entry<'_>, by: u64) -> Result<(), WriteError>;
+    fn replaced(&mut self, entry: &Entry<'_>, by: Survivor) -> Result<(), WriteError>;
 }
 
 /// Reads a tree in level order.
@@ -106,7 +116,7 @@ impl Here<'_> {
             let found = if is_directory { directory } else { other };
             let Some((key, record, target)) = found else { return Ok(()) };
             visit.entry(&Entry { key, record, target }, store)?;
-            let sequence = record.sequence;
+            let by = Survivor { sequence: record.sequence, is_directory };
             self.key.clear();
             self.key.extend_from_slice(key);
             let merge = if is_directory { &mut self.directories } else { &mut self.others };
@@ -114,7 +124,7 @@ impl Here<'_> {
             while let Some((key, record, target)) = self.others.head()
                 && key == self.key
             {
-                visit.replaced(&Entry { key, record, target }, sequence)?;
+                visit.replaced(&Entry { key, record, target }, by)?;
                 self.others.advance(store)?;
             }
         }
@@ -134,12 +144,13 @@ pub(crate) struct Replaced<'a> {
     pub(crate) links: &'a mut Links,
     pub(crate) digest: &'a mut TreeDigest,
     pub(crate) repeats: &'a mut Vec<Repeat>,
+    pub(crate) collisions: &'a mut Vec<Problem>,
     pub(crate) parents: Parents,
 }
 
 impl Replaced<'_> {
     /// Takes one back.
-    pub(crate) fn take_back(&mut self, entry: &Entry<'_>, by: u64) -> Result<(), WriteError> {
+    pub(crate) fn take_back(&mut self, entry: &Entry<'_>, by: Survivor) -> Result<(), WriteError> {
         let Entry { key, record, target } = *entry;
         let parent = self.parents.of(key);
         let content = usize::try_from(record.payload).ok();
@@ -152,7 +163,10 @@ impl Replaced<'_> {
         if record.link != NONE {
             self.links.remove_path(record.link, &parent.child(name_of(key)))?;
         }
-        note(self.repeats, key, (record.sequence, by));
+        note(self.repeats, key, (record.sequence, by.sequence));
+        if by.is_directory && by.sequence < record.sequence && self.collisions.len() < NOTED_MAX {
+            self.collisions.push(Problem { path: path_of(key), kind: ProblemKind::Collision });
+        }
         Ok(())
     }
 }
@@ -166,7 +180,7 @@ impl Visit for Replaced<'_> {
         Ok(())
     }
 
-    fn replaced(&mut self, entry: &Entry<'_>, by: u64) -> Result<(), WriteError> {
+    fn replaced(&mut self, entry: &Entry<'_>, by: Survivor) -> Result<(), WriteError> {
         self.take_back(entry, by)
     }
 }
@@ -183,6 +197,7 @@ pub(crate) fn count_links(sealed: &mut Sealed, contents: &Contents) -> Result<bo
         links: &mut sealed.links,
         digest: &mut sealed.digest,
         repeats: &mut sealed.repeats,
+        collisions: &mut sealed.collisions,
         parents: Parents::default(),
     };
     walk(&sealed.depths, &mut sealed.store, &mut replaced)?;

@@ -142,6 +142,8 @@ pub enum ProblemKind {
     /// listed: what was found out then (further names of the same inode, attributes) is not true of
     /// it.
     Replaced,
+    /// A directory with the same path came before it.
+    Collision,
     /// Something of it is beyond a limit of the format.
     Limit(String),
 }
@@ -161,6 +163,7 @@ impl fmt::Display for ProblemKind {
             Self::Replaced => {
                 f.write_str("was replaced, or its attributes changed, while the source was read")
             }
+            Self::Collision => f.write_str("would replace the directory that has the same path"),
             Self::Changed => f.write_str("changed each time it was read"),
             Self::Limit(what) => f.write_str(what),
         }

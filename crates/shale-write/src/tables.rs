@@ -11,7 +11,7 @@ use crate::WriteError;
 use crate::dedupe::Contents;
 use crate::digest::{PathDigest, TreeDigest};
 use crate::flow::Env;
-use crate::number::{Entry, Replaced, Visit, count_links, walk};
+use crate::number::{Entry, Replaced, Survivor, Visit, count_links, walk};
 use crate::pages::{Pages, TableId};
 use crate::report::Report;
 use crate::tree::{Parents, Queue, Record, Sealed, Store, add_entry, inode_record};
@@ -114,6 +114,7 @@ impl<'env> Tables<'_, 'env> {
                 links: &mut sealed.links,
                 digest: &mut sealed.digest,
                 repeats: &mut sealed.repeats,
+                collisions: &mut sealed.collisions,
                 parents: Parents::default(),
             },
             links_counted,
@@ -258,7 +259,7 @@ impl Visit for Rows<'_, '_, '_> {
         self.pages.row(self.entries, &[Value::U64(number), Value::Bytes(entry.name())])
     }
 
-    fn replaced(&mut self, entry: &Entry<'_>, by: u64) -> Result<(), WriteError> {
+    fn replaced(&mut self, entry: &Entry<'_>, by: Survivor) -> Result<(), WriteError> {
         if self.links_counted {
             return Ok(());
         }

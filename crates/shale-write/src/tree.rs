@@ -43,10 +43,10 @@ pub(crate) use links::Links;
 use links::{Link, LinkState};
 pub(crate) use queue::Queue;
 use record::Attributes;
-pub(crate) use record::{NONE, Record, name_of};
+pub(crate) use record::{NONE, Record, name_of, path_of};
 pub(crate) use runs::Merge;
 use runs::Runs;
-pub(crate) use seal::{Depth, Sealed, note};
+pub(crate) use seal::{Depth, NOTED_MAX, Sealed, note};
 pub(crate) use sets::XattrSets;
 pub(crate) use store::Store;
 
@@ -325,6 +325,7 @@ impl<'env> Tree<'env> {
             xattr_sets: self.xattr_sets,
             digest: self.digest,
             repeats: self.repeats,
+            collisions: Vec::new(),
             missing: Vec::new(),
         };
         let runs = self.depths.into_iter().map(|streams| streams.0.map(|stream| stream.runs));

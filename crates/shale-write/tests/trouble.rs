@@ -63,6 +63,10 @@ fn entry(path: &str, content: Content, len: u64) -> SourceEntry {
     }
 }
 
+fn entry_of_directory(path: &str) -> SourceEntry {
+    SourceEntry { metadata: metadata(InodeKind::Directory, 0), ..entry(path, Content::None, 0) }
+}
+
 /// What a file does to whoever reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trick {
@@ -572,6 +576,44 @@ fn contents_that_can_be_read_once_are_deduped_and_keep_their_holes() {
     assert_eq!(report.duplicate_files, 4);
     assert_eq!(report.problems.len(), 2);
     assert_eq!(report.abandoned_bytes, large.len() as u64 - (2 << 20));
+}
+
+#[test]
+fn a_file_never_replaces_a_directory_that_came_before_it() {
+    let text = |text: &str| Content::Bytes(text.as_bytes().to_vec());
+    let linked = |path: &str| SourceEntry {
+        link: Some(LinkId { device: 1, inode: 1 }),
+        ..entry(path, text("linked"), 6)
+    };
+    // Given itself or made up for what is in it.
+    let given: [fn() -> Vec<SourceEntry>; 2] = [|| vec![entry_of_directory("d")], Vec::new];
+    for before in given {
+        let entries = || {
+            let inside = entry("d/x", text("in"), 2);
+            let more =
+                vec![inside, linked("a"), entry("d", text("lost"), 4), linked("d"), linked("z")];
+            before().into_iter().chain(more).collect()
+        };
+        let Err(WriteError::Unreadable(problems)) = build(&mut Made::new(entries()), &options())
+        else {
+            panic!("a file is lost");
+        };
+        assert_eq!(problems[0].path, b"d");
+        assert!(problems.iter().all(|problem| problem.kind == ProblemKind::Collision));
+        let options = Options { skip_unreadable: true, ..options() };
+        let (image, report) = build(&mut Made::new(entries()), &options).unwrap();
+        assert_eq!(report.problems, problems);
+        let tree = open(&image);
+        assert_digests(&tree, &report);
+        assert_eq!(content(&tree, b"d/x"), b"in");
+        assert_eq!(content(&tree, b"z"), b"linked");
+    }
+    // A directory that comes later does replace.
+    let entries =
+        vec![entry("d", text("old"), 3), entry_of_directory("d"), entry("d/x", text("in"), 2)];
+    let (image, report) = build(&mut Made::new(entries), &options()).unwrap();
+    assert!(report.problems.is_empty());
+    assert_eq!(content(&open(&image), b"d/x"), b"in");
 }
 
 #[test]

@@ -10,13 +10,13 @@ use super::record::{NONE, Record, parent_of, path_of};
 use super::runs::{BlockWriter, Merge, Runs};
 use super::store::{Block, Store};
 use super::{Links, XattrSets, implied_directory};
-use crate::WriteError;
 use crate::compress::Bench;
 use crate::digest::{TreeDigest, content_digest};
 use crate::source::{Missing, Repeat, Review};
+use crate::{Problem, WriteError};
 
-/// Repeats and missing directories that are kept: enough to tell people.
-const NOTED_MAX: usize = 4096;
+/// Repeats, collisions and missing directories that are kept: enough to tell people.
+pub(crate) const NOTED_MAX: usize = 4096;
 
 /// Notes a path that came twice.
 pub(crate) fn note(repeats: &mut Vec<Repeat>, key: &[u8], sequences: (u64, u64)) {
@@ -39,6 +39,9 @@ pub(crate) struct Sealed {
     pub(crate) digest: TreeDigest,
     /// Paths that came twice, as far as they were noticed.
     pub(crate) repeats: Vec<Repeat>,
+    /// Entries that are no directories and came after a directory with the same path; known after
+    /// a walk.
+    pub(crate) collisions: Vec<Problem>,
     /// Directories that were made up.
     pub(crate) missing: Vec<Missing>,
 }
