@@ -12,6 +12,7 @@
 //! attributes; setuid and setgid bits are then only set where the stored owner is the user.
 //! The umask is not applied: permissions are those of the image.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -135,6 +136,8 @@ pub enum ProblemKind {
         /// Why.
         error: ReadError,
     },
+    /// Another name of a file with such ranges: its path.
+    DamagedAs(Vec<u8>),
     /// Its names or attributes could not be read; it was not made.
     Unreadable(ReadError),
     /// The system refused to make it.
@@ -150,6 +153,9 @@ impl std::fmt::Display for ProblemKind {
         match self {
             Self::Damaged { offset, len, error } => {
                 write!(f, "{len} bytes from offset {offset} on are damaged, now a hole: {error}")
+            }
+            Self::DamagedAs(path) => {
+                write!(f, "the same file as {}, which is damaged", path.escape_ascii())
             }
             Self::Unreadable(error) => write!(f, "not extracted: {error}"),
             Self::NotMade(action, error) => write!(f, "not extracted: cannot {action}: {error}"),
@@ -218,6 +224,8 @@ struct Context<'a> {
     restore: attributes::Restore,
     progress: &'a dyn Progress,
     report: Mutex<ExtractReport>,
+    /// Inodes of files with damaged ranges: further names are damaged as well.
+    damaged: Mutex<HashSet<u64>>,
 }
 
 impl Context<'_> {
@@ -249,6 +257,12 @@ impl Context<'_> {
             ProblemKind::Unreadable(error) => {
                 Error::Read(error.at(path.escape_ascii().to_string()))
             }
+            // The first name ended the run already.
+            ProblemKind::DamagedAs(_) => Error::Io {
+                action: "make the hard link",
+                path: place,
+                error: std::io::ErrorKind::InvalidData.into(),
+            },
             ProblemKind::Device => Error::Io {
                 action: "make the device",
                 path: place,
@@ -260,6 +274,10 @@ impl Context<'_> {
     fn place(&self, path: &[u8]) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
         self.target.join(std::ffi::OsStr::from_bytes(path))
+    }
+
+    fn damaged(&self) -> std::sync::MutexGuard<'_, HashSet<u64>> {
+        self.damaged.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ExtractReport> {
@@ -300,8 +318,16 @@ pub fn extract(
         .next()
         .is_none();
     let restore = attributes::Restore::new(tree, &beneath, options);
-    let context =
-        Context { tree, beneath, target, options, restore, progress, report: Mutex::default() };
+    let context = Context {
+        tree,
+        beneath,
+        target,
+        options,
+        restore,
+        progress,
+        report: Mutex::default(),
+        damaged: Mutex::default(),
+    };
     progress.phase(Phase::Plan);
     if !is_empty && options.overwrite == Overwrite::Refuse {
         collide::refuse(&context)?;

@@ -251,3 +251,23 @@ fn only_what_is_wanted_is_read() {
     assert_eq!((report.files, report.directories), (1, 1));
     assert!(tree.image().counters().snapshot().frames_decoded <= 1);
 }
+
+#[test]
+fn every_name_of_a_damaged_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("source");
+    fs::create_dir_all(source.join("b")).unwrap();
+    fs::write(source.join("first"), b"some text\n".repeat(2000)).unwrap();
+    fs::hard_link(source.join("first"), source.join("b/second")).unwrap();
+    fs::hard_link(source.join("first"), source.join("third")).unwrap();
+    let mut bytes = image_of(&source);
+    // The first frame follows the superblock and the header of its section.
+    bytes[64 + 64 + 20] ^= 1;
+    let tree = tree_in(Arc::new(MemorySource::new(bytes)));
+    let target = folder.path().join("target");
+    let options = ExtractOptions { keep_going: true, ..ExtractOptions::default() };
+    let report = extract(&tree, &target, &options, &NoProgress).unwrap();
+    let mut named: Vec<_> = report.problems.iter().map(|problem| &problem.path[..]).collect();
+    named.sort_unstable();
+    assert_eq!(named, [&b"b/second"[..], b"first", b"third"]);
+}

@@ -495,6 +495,7 @@ impl<'a> Worker<'a> {
         len: u64,
         error: shale_read::ReadError,
     ) -> Result<(), Error> {
+        self.context.damaged().insert(item.inode);
         self.problem(item, ProblemKind::Damaged { offset, len, error })
     }
 

@@ -374,7 +374,16 @@ impl Walk<'_> {
             self.context.options.cancel.check()?;
             let result = self.link_one(&link);
             match result {
-                Ok(true) => self.context.lock().hard_links += 1,
+                Ok(true) => {
+                    self.context.lock().hard_links += 1;
+                    if self.context.damaged().contains(&link.inode)
+                        && let Some(first) = self.first_names.get(&link.inode)
+                    {
+                        let path = self.batch.path_of(link.directory, &link.name);
+                        let kind = ProblemKind::DamagedAs(first.path.clone());
+                        self.context.problem(&path, kind)?;
+                    }
+                }
                 Ok(false) => self.context.lock().kept += 1,
                 Err(error) => {
                     let path = self.batch.path_of(link.directory, &link.name);
