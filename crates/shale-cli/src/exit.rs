@@ -8,7 +8,7 @@
 pub enum Exit {
     /// All was done.
     Done,
-    /// Failed; nothing was made, or what was made is not to be used.
+    /// Failed; no image or archive was made. Whole files that were extracted before stay.
     Failed,
     /// The command line is wrong; nothing was tried.
     Usage,
@@ -51,7 +51,7 @@ impl Exit {
     pub fn meaning(self) -> &'static str {
         match self {
             Exit::Done => "all was done",
-            Exit::Failed => "failed; nothing was made",
+            Exit::Failed => "failed; no image or archive was made, what was extracted before stays",
             Exit::Usage => "the command line is wrong; nothing was tried",
             Exit::Partial => "done, but some files or parts are missing; each was reported",
             Exit::Damaged => "check found damage",

@@ -144,6 +144,8 @@ pub enum ProblemKind {
     NotMade(&'static str, std::io::Error),
     /// It was made, but the system refused one of its attributes.
     Attribute(&'static str, std::io::Error),
+    /// It is a pattern that nothing in the image matches, beside others.
+    NoMatch,
     /// A device node, and the user may not make one.
     Device,
 }
@@ -160,6 +162,7 @@ impl std::fmt::Display for ProblemKind {
             Self::Unreadable(error) => write!(f, "not extracted: {error}"),
             Self::NotMade(action, error) => write!(f, "not extracted: cannot {action}: {error}"),
             Self::Attribute(what, error) => write!(f, "cannot set its {what}: {error}"),
+            Self::NoMatch => f.write_str("nothing in the image matches"),
             Self::Device => f.write_str("device node skipped: only root can make them"),
         }
     }
@@ -263,6 +266,7 @@ impl Context<'_> {
                 path: place,
                 error: std::io::ErrorKind::InvalidData.into(),
             },
+            ProblemKind::NoMatch => Error::NoMatch { patterns: path.escape_ascii().to_string() },
             ProblemKind::Device => Error::Io {
                 action: "make the device",
                 path: place,
@@ -303,7 +307,8 @@ fn is_hopeless(kind: &ProblemKind) -> bool {
 ///
 /// # Errors
 /// The first thing that goes wrong, with its file, unless [`ExtractOptions::keep_going`]; what was
-/// extracted until then stays, files that are not complete are removed.
+/// extracted until then stays, files that are not complete are removed. [`Error::NoMatch`] if no
+/// pattern matches anything; where some do, the others are among the problems.
 pub fn extract(
     tree: &Tree,
     target: &Path,
@@ -333,15 +338,19 @@ pub fn extract(
         collide::refuse(&context)?;
     }
     plan::run(&context, is_empty)?;
-    let mut unmatched = options.patterns.unmatched().map(|pattern| {
-        let pattern = pattern.escape_ascii().to_string();
-        format!("`{pattern}`")
-    });
-    if let Some(first) = unmatched.next() {
-        let patterns = unmatched.fold(first, |all, next| all + ", " + &next);
-        return Err(Error::NoMatch { patterns });
+    let mut report = context.report.into_inner().unwrap_or_else(|e| e.into_inner());
+    let unmatched: Vec<&[u8]> = options.patterns.unmatched().collect();
+    let made = report.directories + report.files + report.symlinks + report.specials;
+    if made + report.kept + report.problem_count == 0 && !unmatched.is_empty() {
+        let shown = unmatched.iter().map(|pattern| format!("`{}`", pattern.escape_ascii()));
+        return Err(Error::NoMatch { patterns: shown.collect::<Vec<_>>().join(", ") });
     }
-    Ok(context.report.into_inner().unwrap_or_else(|e| e.into_inner()))
+    report.problem_count += unmatched.len() as u64;
+    let room = PROBLEM_COUNT_MAX.saturating_sub(report.problems.len());
+    let unmatched = unmatched.into_iter().take(room);
+    let no_match = |pattern: &[u8]| Problem { path: pattern.to_vec(), kind: ProblemKind::NoMatch };
+    report.problems.extend(unmatched.map(no_match));
+    Ok(report)
 }
 
 /// A short word for messages.

@@ -45,6 +45,13 @@ fn patterns_select_and_keep_attributes() {
     assert_eq!(fs::read(stage.path("d/twin")).unwrap(), text());
     stage.fails(1, &["extract", "image.shale", "-C", "e", "no/such*"], &["no/such*", "matches"]);
     stage.fails(1, &["extract", "image.shale", "-C", "e", "a["], &["a["]);
+    // What matches comes out all the same.
+    let words = ["extract", "image.shale", "-C", "f", "twin", "no/such", "nor/such", "-q"];
+    let output = stage.run(3, &words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("no/such: nothing in the image matches"), "{said}");
+    assert!(said.contains("nor/such: nothing"), "{said}");
+    assert_eq!(fs::read(stage.path("f/twin")).unwrap(), text());
 }
 
 #[test]
