@@ -185,7 +185,11 @@ fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
         checked.stored_bytes
     ));
     if report.bytes_behind > 0 {
-        say.detail(format!("{} bytes follow the image in its file", report.bytes_behind));
+        let more = "whatever opens it looks for its end first";
+        say.line(format!(
+            "{name}: {} bytes follow the image in its file; {more}",
+            report.bytes_behind
+        ));
     }
     let part = args.subset.map_or_else(String::new, |subset| format!(" in part {subset}"));
     let left = match report.is_complete() {
