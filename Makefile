@@ -1,6 +1,8 @@
 # The words a person types. Each installs what it needs and is missing (scripts/need.sh).
 
 PREFIX ?= /usr/local
+# mount(8) and fsck(8) look for helpers here and nowhere below PREFIX.
+SBINDIR ?= /sbin
 DESTDIR ?=
 CARGO_TARGET_DIR ?= target
 FUZZ_SECONDS ?= 60
@@ -17,7 +19,8 @@ help:
 	@echo "make build     the shale command, in target/release"
 	@echo "make demo      pack a tree of this machine, mount it, compare every byte and attribute"
 	@echo "make test      all checks, as CI runs them"
-	@echo "make install   shale and its names into PREFIX (default /usr/local)"
+	@echo "make install   shale into PREFIX (default /usr/local), mount.shale and its kin into SBINDIR (/sbin)"
+	@echo "make uninstall takes them away again"
 	@echo "make bench     measure against other programs, on TREES"
 	@echo "make fuzz      search for inputs that break the reader (FUZZ_SECONDS a target)"
 	@echo "make golden    write golden images of this format version that are not there yet"
@@ -42,15 +45,15 @@ BASH_COMPLETIONS = $(PREFIX)/share/bash-completion/completions
 
 install: build
 	install -D -m 755 $(SHALE) $(DESTDIR)$(PREFIX)/bin/shale
-	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/share/man/man1
-	for name in $(NAMES); do ln -sf ../bin/shale $(DESTDIR)$(PREFIX)/sbin/$$name; done
+	install -d $(DESTDIR)$(SBINDIR) $(DESTDIR)$(PREFIX)/share/man/man1
+	for name in $(NAMES); do ln -sf $(abspath $(PREFIX))/bin/shale $(DESTDIR)$(SBINDIR)/$$name; done
 	$(SHALE) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(BASH_COMPLETIONS)
 	$(SHALE) completions bash > $(DESTDIR)$(BASH_COMPLETIONS)/shale
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/shale $(DESTDIR)$(BASH_COMPLETIONS)/shale
-	rm -f $(NAMES:%=$(DESTDIR)$(PREFIX)/sbin/%)
+	rm -f $(NAMES:%=$(DESTDIR)$(SBINDIR)/%)
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/shale.1 $(DESTDIR)$(PREFIX)/share/man/man1/shale-*.1
 
 # Needs root, as it mounts images and drops caches.
