@@ -1,9 +1,12 @@
 //! Ctrl-C and its kin.
 //!
 //! The first SIGINT or SIGTERM asks for an orderly end; a second one ends the program at once, as
-//! people expect who press the keys twice. SIGPIPE stays ignored, as Rust has it: writing to a pipe
-//! whose reader is gone is an error that `report` turns into a quiet end.
+//! people expect who press the keys twice. A signal that whoever started the program had ignored
+//! stays ignored: so nohup(1) does it, and so do shells with what they start in the background.
+//! SIGPIPE stays ignored, as Rust has it: writing to a pipe whose reader is gone is an error that
+//! `report` turns into a quiet end.
 
+use std::ffi::c_int;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +19,7 @@ use signal_hook::iterator::Signals;
 pub fn cancel() -> io::Result<Cancel> {
     let cancel = Cancel::new();
     let again = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in heeded() {
         // Order matters: the second signal must find the flag of the first.
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&again))?;
         signal_hook::flag::register(signal, Arc::clone(&again))?;
@@ -27,11 +30,36 @@ pub fn cancel() -> io::Result<Cancel> {
 
 /// Calls `end` in a thread of its own at every SIGINT, SIGTERM or SIGHUP.
 pub fn on_end(end: impl Fn() + Send + 'static) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = Signals::new(heeded())?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for _ in signals.forever() {
             end();
         }
     })?;
     Ok(())
+}
+
+/// SIGINT, SIGTERM and SIGHUP without those that are ignored.
+fn heeded() -> impl Iterator<Item = c_int> {
+    let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored >> (signal - 1) & 1 == 0)
+}
+
+/// The signals that a process ignores, a bit each, by its status in /proc: asking the system
+/// itself takes unsafe code. None where the status does not say.
+fn ignored(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read() {
+        assert_eq!(ignored("Name:\tshale\nSigIgn:\t0000000000001001\nSigCgt:\t1\n"), 0x1001);
+        assert_eq!(ignored("SigIgn: ?\n"), 0);
+        assert_eq!(ignored(""), 0);
+    }
 }

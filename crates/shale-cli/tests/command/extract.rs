@@ -286,7 +286,7 @@ fn ctrl_c_ends_it_soon() {
     }
     stage.run(0, &["create", "source", "-o", "image.shale", "-q", "--no-verify", "-0"]);
     let mut child = stage
-        .command(&["extract", "image.shale", "-C", "out", "--threads", "1"])
+        .heeding(&["extract", "image.shale", "-C", "out", "--threads", "1"])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();

@@ -10,5 +10,6 @@ mod listing; // ls, tree, stat, cat, info, dump, check
 mod order; // where contents come to lie
 mod hot_log; // what a mount lists for the next image
 mod mount; // background, foreground, other names of the program
+mod signal; // what is ignored stays ignored
 mod install; // where `make install` puts things
 mod stage; // a folder with a tree and its image, and how to run the command

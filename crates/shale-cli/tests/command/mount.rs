@@ -105,7 +105,7 @@ fn a_foreground_mount_ends_with_a_signal() {
     let Some(point) = Point::new(&stage) else { return };
     for signal in [Signal::INT, Signal::TERM] {
         let mut child = stage
-            .command(&["mount", "-f", "image.shale", "mnt"])
+            .heeding(&["mount", "-f", "image.shale", "mnt"])
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

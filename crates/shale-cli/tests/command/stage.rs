@@ -57,6 +57,13 @@ impl Stage {
         self.other(env!("CARGO_BIN_EXE_shale"), words)
     }
 
+    /// The command, with no signal ignored: whoever runs the tests in the background may have had
+    /// SIGINT ignored, and then the command rightly does so, too.
+    pub fn heeding(&self, words: &[&str]) -> Command {
+        let env = ["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_shale")];
+        self.other("env", &[&env, words].concat())
+    }
+
     /// Another program, in the folder.
     pub fn other<W: AsRef<OsStr>>(&self, program: impl AsRef<OsStr>, words: &[W]) -> Command {
         let mut command = Command::new(program);
