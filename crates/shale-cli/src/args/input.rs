@@ -9,13 +9,29 @@ use clap::{Args, ValueEnum};
 #[derive(Debug, Args)]
 pub struct InputArgs {
     /// Leave out what matches, as rsync does. Of all rules the first that matches decides.
-    #[arg(long, value_name = "PATTERN", help_heading = "Choosing input")]
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        allow_hyphen_values = true,
+        help_heading = "Choosing input"
+    )]
     pub exclude: Vec<OsString>,
     /// Take what matches, whatever later rules say.
-    #[arg(long, value_name = "PATTERN", help_heading = "Choosing input")]
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        allow_hyphen_values = true,
+        help_heading = "Choosing input"
+    )]
     pub include: Vec<OsString>,
     /// A rule: `+ PATTERN`, `- PATTERN`, or `. FILE` for rules from a file.
-    #[arg(short = 'F', long, value_name = "RULE", help_heading = "Choosing input")]
+    #[arg(
+        short = 'F',
+        long,
+        value_name = "RULE",
+        allow_hyphen_values = true,
+        help_heading = "Choosing input"
+    )]
     pub filter: Vec<OsString>,
     /// The rules in the order in which they were given, by option and number.
     #[arg(skip)]
@@ -49,7 +65,7 @@ pub struct InputArgs {
     #[arg(long, value_name = "FILE", help_heading = "Metadata")]
     pub map_users: Option<PathBuf>,
     /// Changes of permissions, as of chmod and rsync: u+rwX,go-w or D755,F644.
-    #[arg(long, help_heading = "Metadata")]
+    #[arg(long, allow_hyphen_values = true, help_heading = "Metadata")]
     pub chmod: Option<shale::Chmod>,
     /// All times, as seconds since 1970 (`1700000000` or `@1700000000.5`). Without, and with
     /// SOURCE_DATE_EPOCH in the environment, no time is after that.
@@ -59,10 +75,10 @@ pub struct InputArgs {
     #[arg(long, help_heading = "Metadata")]
     pub no_xattrs: bool,
     /// Only extended attributes with names like this, such as `user.*`.
-    #[arg(long, value_name = "PATTERN", help_heading = "Metadata")]
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, help_heading = "Metadata")]
     pub xattr_include: Vec<OsString>,
     /// No extended attributes with names like this.
-    #[arg(long, value_name = "PATTERN", help_heading = "Metadata")]
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, help_heading = "Metadata")]
     pub xattr_exclude: Vec<OsString>,
 }
 

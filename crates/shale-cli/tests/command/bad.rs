@@ -181,3 +181,28 @@ fn manifests_are_packed_and_their_mistakes_named() {
     stage.fails(2, &["create", "-o", "x"], &["SOURCE"]);
     stage.fails(1, &["create", "--manifest", "nowhere", "-o", "x"], &["nowhere"]);
 }
+
+#[test]
+fn patterns_may_begin_with_a_hyphen() {
+    let stage = Stage::without_image();
+    fs::write(stage.path("source/-x.o"), "x").unwrap();
+    let create = |words: &[&str]| {
+        let create = ["create", "source", "-o", "x.shale", "-f", "-q"];
+        stage.run(0, &[&create, words].concat());
+        stage.text(&["ls", "x.shale", "--json"])
+    };
+    for words in [
+        &["-F", "- *.o", "-F", "- /twin"][..],
+        &["--filter", "- *.o", "--filter=- /twin"],
+        &["--exclude", "-x.o", "--exclude", "twin"],
+        &["-F", "-_*.o", "--include", "-y", "--exclude", "twin", "--chmod", "-w", "-1"],
+    ] {
+        let listed = create(words);
+        assert!(!listed.contains("x.o") && !listed.contains("twin"), "{words:?}\n{listed}");
+        assert!(listed.contains("docs"), "{words:?}\n{listed}");
+    }
+    // Options behind are options, and a rule that is forgotten is told.
+    let words = ["create", "source", "-F", "- *.o", "--filter-dry-run", "-o", "new.shale"];
+    assert!(stage.text(&words).contains("- -x.o"));
+    assert!(!stage.path("new.shale").exists());
+}
