@@ -205,7 +205,7 @@ pub struct Mkfs {
 #[derive(Debug, Args)]
 pub struct How {
     /// Threads; 0 is as many as there are processors. Does not change the image.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = size::parse_threads)]
     pub threads: usize,
     /// Memory for the build, such as 512M. Does not change the image.
     #[arg(long, value_parser = size::parse)]
@@ -366,7 +366,7 @@ pub struct Mount {
     #[arg(short = 'o')]
     pub options: Vec<OsString>,
     /// Threads that answer and decode; 0 is as many as there are processors.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = size::parse_threads)]
     pub threads: usize,
     /// How the kernel sees the image; `fuse` without.
     #[arg(long, value_enum)]
@@ -470,7 +470,7 @@ pub struct Extract {
     /// without.
     pub patterns: Vec<OsString>,
     /// Threads; 0 is as many as there are processors.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = size::parse_threads)]
     pub threads: usize,
     /// What to do with files that are there already; without, nothing is extracted.
     #[arg(long, value_enum)]
@@ -528,7 +528,7 @@ pub struct Export {
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub block_size: Option<u64>,
     /// Threads; 0 is as many as there are processors.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = size::parse_threads)]
     pub threads: usize,
     /// Replace an existing output.
     #[arg(short, long)]

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use shale::write::THREADS_MAX;
+
 /// Reads a size such as `65536`, `64K`, `1M`, `4GiB`, `500MB`.
 pub fn parse(text: &str) -> Result<u64, String> {
     let text = text.trim();
@@ -33,6 +35,12 @@ pub fn parse(text: &str) -> Result<u64, String> {
     base.checked_pow(power)
         .and_then(|unit| number.checked_mul(unit))
         .ok_or_else(|| format!("`{text}` is more than 2^64 bytes"))
+}
+
+/// Reads a number of threads: 0 is as many as there are processors.
+pub fn parse_threads(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|&number| number <= THREADS_MAX);
+    number.ok_or_else(|| format!("`{text}` is not a number of threads, 0 to {THREADS_MAX}"))
 }
 
 /// Reads a share such as `5%` or `0.5%`, from 0.0001 % to 100 %, as parts of a million.

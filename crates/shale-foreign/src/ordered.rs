@@ -19,30 +19,36 @@ pub(crate) struct Ordered<J, R> {
     results: VecDeque<Receiver<R>>,
     jobs_max: usize,
     workers: Vec<JoinHandle<()>>,
+    /// For the giver, where no thread is to be had.
+    work: Arc<dyn Fn(J) -> R + Send + Sync>,
 }
 
 impl<J: Send + 'static, R: Send + 'static> Ordered<J, R> {
-    /// Starts the threads.
+    /// Starts the threads, or as many of them as are to be had; without any, the one who gives jobs
+    /// does them.
     pub(crate) fn new(threads: usize, work: impl Fn(J) -> R + Send + Sync + 'static) -> Self {
         let (to_workers, jobs) = channel::<(J, Sender<R>)>();
-        let (jobs, work) = (Arc::new(Mutex::new(jobs)), Arc::new(work));
+        let jobs = Arc::new(Mutex::new(jobs));
+        let work: Arc<dyn Fn(J) -> R + Send + Sync> = Arc::new(work);
         let threads = threads.max(1);
-        let workers = (0..threads).map(|_| {
+        let workers = (0..threads).map_while(|_| {
             let (jobs, work) = (Arc::clone(&jobs), Arc::clone(&work));
-            std::thread::spawn(move || {
+            let worker = move || {
                 loop {
                     let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok((job, to_giver)) = job else { return };
                     // Nobody waits for it any more after an error.
                     let _ = to_giver.send(work(job));
                 }
-            })
+            };
+            std::thread::Builder::new().spawn(worker).ok()
         });
         Self {
             to_workers: Some(to_workers),
             results: VecDeque::new(),
             jobs_max: JOBS_PER_THREAD * threads,
             workers: workers.collect(),
+            work,
         }
     }
 
@@ -54,8 +60,12 @@ impl<J: Send + 'static, R: Send + 'static> Ordered<J, R> {
     /// Gives a job.
     pub(crate) fn give(&mut self, job: J) -> io::Result<()> {
         let (to_giver, result) = channel();
-        let workers = self.to_workers.as_ref().ok_or_else(gone)?;
-        workers.send((job, to_giver)).map_err(|_| gone())?;
+        if self.workers.is_empty() {
+            to_giver.send((self.work)(job)).map_err(|_| gone())?;
+        } else {
+            let workers = self.to_workers.as_ref().ok_or_else(gone)?;
+            workers.send((job, to_giver)).map_err(|_| gone())?;
+        }
         self.results.push_back(result);
         Ok(())
     }

@@ -49,8 +49,8 @@ const TREE_BYTES_MAX: u64 = 64 << 20;
 /// the fixed bytes, and the most. A hundred thousand such inodes fit.
 const INTERNED_BYTES_MIN: u64 = 1 << 20;
 const INTERNED_BYTES_MAX: u64 = 32 << 20;
-/// More threads than any machine has.
-const THREADS_MAX: usize = 1024;
+/// More threads than are of use on any machine; if more are asked for, so many work.
+pub const THREADS_MAX: usize = 1024;
 /// Longest frame of hot files: what the kernel reads ahead by default, so that a page that a
 /// program waits for costs little more than the pages that are read with it.
 const HOT_FRAME_LEN_MAX: u32 = 128 << 10;

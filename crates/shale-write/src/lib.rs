@@ -57,7 +57,7 @@ mod tables; // metadata tables and root
 #[cfg(test)]
 mod tests; // the stages that the levels do not use yet, end to end
 
-pub use budget::MEMORY_BYTES_DEFAULT;
+pub use budget::{MEMORY_BYTES_DEFAULT, THREADS_MAX};
 pub use error::WriteError;
 pub use laying::Order;
 pub use manifest::ManifestSource;

@@ -4,12 +4,14 @@
 //! compute: read and hash a file, compress a frame. The deciding thread submits tasks, keeps
 //! their [`Ticket`]s in order and waits for the oldest; while that is not ready it runs waiting
 //! tasks itself. So `threads` threads work and no more, results are taken in the order of
-//! submission whatever the order of completion, and one thread is enough.
+//! submission whatever the order of completion, and one thread is enough: where the system refuses
+//! to make more, those that there are do all.
 //!
 //! How much is in flight is the caller's business: it waits before it submits too much. Nothing
 //! can hang: a task that panics hands its panic to whoever waits for it, and when the deciding
 //! thread leaves, by an error too, tasks that wait are dropped unrun.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
@@ -49,7 +51,9 @@ pub(crate) fn with_pool<'env, T>(
     thread::scope(|scope| {
         let mut pool = Pool { urgent: unbounded(), normal: unbounded(), bench: Bench::default() };
         for _ in 1..threads {
-            pool.spawn_worker(scope);
+            if pool.spawn_worker(scope).is_err() {
+                break;
+            }
         }
         let _leave = LeaveOnDrop(leave);
         decide(&mut pool)
@@ -66,9 +70,9 @@ impl Drop for LeaveOnDrop<'_> {
 }
 
 impl<'env> Pool<'env> {
-    fn spawn_worker<'scope>(&self, scope: &'scope Scope<'scope, 'env>) {
+    fn spawn_worker<'scope>(&self, scope: &'scope Scope<'scope, 'env>) -> io::Result<()> {
         let (urgent, normal) = (self.urgent.1.clone(), self.normal.1.clone());
-        scope.spawn(move || {
+        let worker = move || {
             let mut bench = Bench::default();
             let (mut urgent, mut normal) = (urgent, normal);
             let mut open = 2;
@@ -86,7 +90,8 @@ impl<'env> Pool<'env> {
                     }
                 }
             }
-        });
+        };
+        thread::Builder::new().spawn_scoped(scope, worker).map(drop)
     }
 
     /// Queues a task. Unless `leave` of [`with_pool`] is set first, it will be run.

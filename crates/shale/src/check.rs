@@ -26,7 +26,7 @@ use shale_read::{Image, OffsetChoice, Options, Source};
 
 use crate::error::Error;
 use crate::progress::{Cancel, Phase, Progress};
-use crate::threads::thread_count;
+use crate::threads::{self, thread_count};
 
 mod level; // how deep, and which part
 mod findings; // problems, and what they touch
@@ -425,11 +425,8 @@ fn beside<A, B: Send>(
     let findings = Findings::default();
     let aside = Context { findings: &findings, ..*context };
     let mut checked_aside = Checked::default();
-    let (first, second) = std::thread::scope(|scope| {
-        let second = scope.spawn(|| second(&aside, &mut checked_aside));
-        let first = first(context, checked);
-        (first, second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
+    let (first, second) =
+        threads::both(|| first(context, checked), || second(&aside, &mut checked_aside));
     context.findings.append(findings);
     // Stages of tables count nothing else.
     checked.rows += checked_aside.rows;

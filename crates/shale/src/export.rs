@@ -23,7 +23,7 @@ use shale_write::source::{Metadata, Xattr};
 use crate::error::Error;
 use crate::pattern::{Patterns, Position};
 use crate::progress::{Cancel, Phase, Progress};
-use crate::threads::thread_count;
+use crate::threads::{self, thread_count};
 
 mod output; // where it goes, and in which format
 mod flow; // frames decoded ahead
@@ -131,14 +131,18 @@ pub fn export_to_archive(
     let (to_writer, steps) = sync_channel(STEPS_AHEAD);
     let mut report = ExportReport::default();
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        let workers = threads::start(scope, threads, || {
             let (image, tickets) = (tree.image(), Arc::clone(&tickets));
-            scope.spawn(move || flow::work(image, &tickets));
+            move || flow::work(image, &tickets)
+        });
+        let no_thread = Error::io::<io::Error>("start", "a thread");
+        if workers.is_empty() {
+            return Err(no_thread(io::ErrorKind::WouldBlock.into()));
         }
         // The workers have the last ones: when all are gone, nobody waits for them in vain.
         drop(tickets);
         let keeps = archive.keeps();
-        scope.spawn(move || {
+        let walk = move || {
             let walk = Walk {
                 tree,
                 options,
@@ -148,7 +152,8 @@ pub fn export_to_archive(
                 name_counts: None,
             };
             walk.run(asker, &to_writer);
-        });
+        };
+        threads::start_one(scope, walk).map_err(no_thread)?;
         let result = write(&mut *archive, &steps, options, progress, &mut report);
         // The walk ends when nobody takes its steps.
         drop(steps);

@@ -32,7 +32,7 @@ use shale_read::{FileSource, Image, OffsetChoice, Options, Source, identity_of};
 use crate::check::{CheckOptions, check};
 use crate::error::Error;
 use crate::progress::{Cancel, Phase, Progress};
-use crate::threads::thread_count;
+use crate::threads::{self, thread_count};
 
 /// Memory for coding, all threads together.
 const WORK_BYTES_MAX: usize = 128 << 20;
@@ -386,12 +386,7 @@ impl ParityOutput<'_> {
                 }
             }
         };
-        std::thread::scope(|scope| {
-            (1..self.threads.max(1)).for_each(|_| {
-                scope.spawn(run);
-            });
-            run();
-        });
+        threads::run(self.threads, run);
         match failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
             Some(error) => Err(error),
             None => Ok(results.into_inner().unwrap_or_else(|e| e.into_inner())),

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use shale_format::{InodeKind, InodeRecord};
 use shale_read::{
@@ -20,7 +20,7 @@ use shale_write::digest::{ContentHasher, EntryPayload, LinkGroup, PathDigest, Tr
 
 use crate::error::Error;
 use crate::progress::{Cancel, Progress};
-use crate::threads::thread_count;
+use crate::threads::{self, thread_count};
 
 /// Contents longer than this are decoded by all threads together, others by one each.
 const LARGE_LEN: u64 = 32 << 20;
@@ -82,13 +82,10 @@ pub fn verify(
     progress.found(contents, verifier.total().map_err(unreadable)?);
     let threads = thread_count(threads);
     let entries = std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            (1..threads).map(|_| scope.spawn(|| verifier.small_contents())).collect();
+        let workers = threads::start(scope, threads - 1, || || verifier.small_contents());
         let entries = verifier.tree(&tree);
         verifier.small_contents();
-        for worker in workers {
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        }
+        workers.into_iter().for_each(threads::join);
         entries
     });
     verifier.large_contents(threads);
@@ -205,15 +202,18 @@ impl Verifier<'_> {
         type Decoded = Result<(Piece, Option<FrameBytes>), ReadError>;
         std::thread::scope(|scope| {
             let mut ahead = Vec::new();
+            // Which pieces are whose is known when it is known how many threads there are.
+            let started = Arc::new(OnceLock::new());
             for turn in 0..threads {
                 let (give, take) = sync_channel::<Decoded>(2);
-                ahead.push(take);
-                scope.spawn(move || {
+                let count = Arc::clone(&started);
+                let decode = move || {
+                    let count = *count.wait();
                     let pieces = match self.image.pieces(content, 0..len) {
                         Ok(pieces) => pieces,
                         Err(error) => return drop(give.send(Err(error))),
                     };
-                    for piece in pieces.skip(turn).step_by(threads) {
+                    for piece in pieces.skip(turn).step_by(count) {
                         let decoded = piece.and_then(|piece| match piece.kind {
                             PieceKind::Frame { frame, .. } => {
                                 Ok((piece, Some(self.image.frame(frame)?)))
@@ -225,8 +225,16 @@ impl Verifier<'_> {
                             return;
                         }
                     }
-                });
+                };
+                if threads::start_one(scope, decode).is_err() {
+                    break;
+                }
+                ahead.push(take);
             }
+            if ahead.is_empty() {
+                return self.hash(content, len).map(Some);
+            }
+            let _ = started.set(ahead.len());
             let mut hasher = ContentHasher::new();
             for take in ahead.iter().cycle() {
                 if self.is_over() {

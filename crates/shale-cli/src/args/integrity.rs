@@ -23,7 +23,7 @@ pub struct Check {
     #[arg(long, default_value = "auto", value_parser = offset)]
     pub offset: Offset,
     /// Threads; 0 is as many as there are processors.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = size::parse_threads)]
     pub threads: usize,
     /// The image has to have this identity, as `shale create` and `shale info` print it.
     #[arg(long, value_name = "HASH")]
@@ -112,7 +112,7 @@ pub struct Repair {
     #[arg(long, default_value = "auto", value_parser = offset)]
     pub offset: Offset,
     /// Threads; 0 is as many as there are processors.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = size::parse_threads)]
     pub threads: usize,
 }
 
@@ -133,7 +133,7 @@ pub enum Parity {
         #[arg(short, long)]
         force: bool,
         /// Threads; 0 is as many as there are processors.
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, value_parser = size::parse_threads)]
         threads: usize,
     },
 }

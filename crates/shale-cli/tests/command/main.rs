@@ -11,5 +11,6 @@ mod order; // where contents come to lie
 mod hot_log; // what a mount lists for the next image
 mod mount; // background, foreground, other names of the program
 mod signal; // what is ignored stays ignored
+mod threads; // where few are to be had
 mod install; // where `make install` puts things
 mod stage; // a folder with a tree and its image, and how to run the command

@@ -84,7 +84,10 @@ pub(super) fn walk(
     };
     std::thread::scope(|scope| {
         for _ in 1..crate::budget::thread_count(options.threads) {
-            scope.spawn(worker);
+            // Where there are no more threads to be had, those that there are walk it.
+            if std::thread::Builder::new().spawn_scoped(scope, worker).is_err() {
+                break;
+            }
         }
         worker();
     });

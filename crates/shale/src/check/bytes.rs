@@ -17,7 +17,7 @@ use super::findings::Scope;
 use super::identity::Tree;
 use super::sections::{Layout, is_bulk, section_place};
 use super::{Checked, Context, Left};
-use crate::threads::thread_count;
+use crate::threads::{self, thread_count};
 
 /// Bytes summed at once.
 const CHUNK_LEN: u64 = 1 << 20;
@@ -123,12 +123,8 @@ impl<'a> Bytes<'a> {
 
     /// Does all units that are left, with all threads, and reports what they found.
     pub(super) fn finish(&self, checked: &mut Checked, left: &mut Left) {
-        std::thread::scope(|scope| {
-            for _ in 1..thread_count(self.context.options.threads) {
-                scope.spawn(|| self.run_to(u64::MAX));
-            }
-            self.run_to(u64::MAX);
-        });
+        let threads = thread_count(self.context.options.threads);
+        threads::run(threads, || self.run_to(u64::MAX));
         let done = self.next.load(Ordering::Relaxed).min(self.units.len());
         for &(_, unit) in &self.units[done..] {
             match unit {

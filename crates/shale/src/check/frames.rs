@@ -22,7 +22,7 @@ use super::rows::{Shared, record};
 use super::store::{PageFault, Store, TablePages};
 use super::{Checked, Context, Left};
 use crate::error::Error;
-use crate::threads::thread_count;
+use crate::threads::{self, thread_count};
 
 /// Frames a worker takes at once: few, so that neighbours are decoded at about the same time and
 /// find each other's references; not one, so that the counter is no bottleneck.
@@ -83,13 +83,7 @@ pub(super) fn check(
     };
     context.progress.found(share(frame_count), share(plain_total(context, root)));
     let threads = thread_count(context.options.threads);
-    let results: Vec<Result<(), PageFault>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| work.run())).collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
+    let results = threads::run(threads, || work.run());
     context.check_cancel()?;
     for fault in results.into_iter().filter_map(Result::err) {
         context.findings.add("table frames", None, fault.0);

@@ -23,7 +23,7 @@ use super::beneath::{check_name, remove_file};
 use super::plan::Batch;
 use super::{Context, ExtractReport, Overwrite, ProblemKind, Sparse, kind_name};
 use crate::error::Error;
-use crate::threads::thread_count;
+use crate::threads::{self, thread_count};
 
 /// Items that a worker takes at once; fewer where the directory changes or they are long.
 const PIECE_ITEMS_MAX: usize = 128;
@@ -85,14 +85,7 @@ pub(super) fn extract(context: &Context<'_>, batch: &mut Batch) -> Result<(), Er
         stop: AtomicBool::new(false),
     };
     let threads = thread_count(context.options.threads).min(shared.pieces.len().max(1));
-    let results: Vec<Result<(), Error>> = std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            (0..threads).map(|_| scope.spawn(|| Worker::new(&shared).run())).collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
+    let results = threads::run(threads, || Worker::new(&shared).run());
     let mut cancelled = Ok(());
     for result in results {
         match result {

@@ -39,7 +39,7 @@ pub(super) fn keep(mut pipe: File, options: &CreateOptions) -> io::Result<Result
     let mut file = output.file().try_clone()?;
     let (to_writer, pieces) = sync_channel::<io::Result<Vec<u8>>>(PIECE_COUNT);
     // A pipe from which nothing comes cannot be left; the thread that waits for it can.
-    std::thread::spawn(move || {
+    std::thread::Builder::new().spawn(move || {
         loop {
             let mut piece = vec![0; PIECE_LEN];
             let piece = match pipe.read(&mut piece) {
@@ -56,7 +56,7 @@ pub(super) fn keep(mut pipe: File, options: &CreateOptions) -> io::Result<Result
                 return;
             }
         }
-    });
+    })?;
     loop {
         if let Err(error) = options.cancel.check() {
             return Ok(Err(error));

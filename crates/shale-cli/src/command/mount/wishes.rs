@@ -131,7 +131,11 @@ impl Wishes {
             "loop" => self.driver.loop_device = true,
             "uid" => self.driver.uid = Some(number(value)?),
             "gid" => self.driver.gid = Some(number(value)?),
-            "threads" => self.driver.thread_count = number(value)? as usize,
+            "threads" => {
+                let threads = size::parse_threads(value.unwrap_or_default());
+                self.driver.thread_count =
+                    threads.map_err(|error| anyhow::anyhow!("-o {option}: {error}"))?;
+            }
             "cache" => self.cache = bytes(value)?,
             "prefetch" => match value {
                 Some("off") => self.prefetch = 0,
