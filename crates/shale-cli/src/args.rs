@@ -466,8 +466,10 @@ pub struct Extract {
     /// Leave out so many names at the beginning of each path; what has no more is left out.
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     pub strip_components: usize,
-    /// What to extract: paths, with `*` and `?` inside a name, `**` across directories; all
-    /// without.
+    /// What to extract: paths, with `*` and `?` inside a name, `**` across directories, `[a-z]` and
+    /// `[!a-z]` for one character, `{a,b}` for either, and a backslash before any of these
+    /// characters that stands for itself; what is a path of the image as it is written means just
+    /// that. All without.
     pub patterns: Vec<OsString>,
     /// Threads; 0 is as many as there are processors.
     #[arg(long, default_value_t = 0, value_parser = size::parse_threads)]
@@ -511,7 +513,10 @@ pub struct Export {
     /// The archive to write; `-` is standard output.
     #[arg(short, long)]
     pub output: PathBuf,
-    /// What to export: paths, with `*` and `?` inside a name, `**` across directories; all without.
+    /// What to export: paths, with `*` and `?` inside a name, `**` across directories, `[a-z]` and
+    /// `[!a-z]` for one character, `{a,b}` for either, and a backslash before any of these
+    /// characters that stands for itself; what is a path of the image as it is written means just
+    /// that. All without.
     pub patterns: Vec<OsString>,
     /// The format; without, the output's name tells: out.tar, out.tar.zst, out.cpio, out.zip,
     /// out.squashfs.

@@ -10,6 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use shale_read::Tree;
 use thiserror::Error;
 
 /// Alternatives that all braces of one pattern may spell out together; more could only be a
@@ -84,18 +85,46 @@ impl Position {
 impl Patterns {
     /// Compiles patterns. Allocates in proportion to their length and number of alternatives.
     pub fn new<P: AsRef<[u8]>>(patterns: &[P]) -> Result<Self, PatternError> {
+        Self::compile(patterns, |_| false)
+    }
+
+    /// Compiles patterns for one tree: what is a path in it, letter by letter, means that path,
+    /// whatever brackets, braces and backslashes are in it. `*` and `?` mean what they always do,
+    /// as they match themselves, too. Costs a lookup a name for patterns with such characters.
+    pub fn in_tree<P: AsRef<[u8]>>(patterns: &[P], tree: &Tree) -> Result<Self, PatternError> {
+        Self::compile(patterns, |path| matches!(tree.lookup_path(path), Ok(Some(_))))
+    }
+
+    fn compile<P: AsRef<[u8]>>(
+        patterns: &[P],
+        is_path: impl Fn(&[u8]) -> bool,
+    ) -> Result<Self, PatternError> {
         let mut out = Self::default();
         for (given_index, pattern) in patterns.iter().enumerate() {
             let pattern = pattern.as_ref();
+            out.given.push((pattern.to_vec(), AtomicBool::new(false)));
+            let has = |special: &[u8]| pattern.iter().any(|byte| special.contains(byte));
+            let is_literal = has(b"[]{}\\") && is_path(pattern);
+            if is_literal {
+                out.alternatives.push(Alternative { components: literal(pattern), given_index });
+                if !has(b"*?") {
+                    continue;
+                }
+            }
             let fail = |what| PatternError {
                 pattern: String::from_utf8_lossy(pattern).into_owned(),
                 what,
             };
-            for alternative in expand_braces(pattern).map_err(fail)? {
-                let components = parse(&alternative).map_err(fail)?;
-                out.alternatives.push(Alternative { components, given_index });
-            }
-            out.given.push((pattern.to_vec(), AtomicBool::new(false)));
+            let spelt_out = expand_braces(pattern).and_then(|alternatives| {
+                alternatives.iter().map(|one| parse(one)).collect::<Result<Vec<_>, _>>()
+            });
+            let spelt_out = match spelt_out {
+                Err(_) if is_literal => continue,
+                spelt_out => spelt_out.map_err(fail)?,
+            };
+            let alternatives = spelt_out.into_iter();
+            out.alternatives
+                .extend(alternatives.map(|components| Alternative { components, given_index }));
         }
         Ok(out)
     }
@@ -165,6 +194,12 @@ impl Patterns {
         waiting.dedup();
         Position { waiting, selected }
     }
+}
+
+/// The components of a path, every byte for itself.
+fn literal(path: &[u8]) -> Vec<Component> {
+    let names = path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+    names.map(|name| Component::Name(name.iter().copied().map(Token::Byte).collect())).collect()
 }
 
 /// Spells out `{a,b}`, also nested, into patterns without braces.
@@ -437,6 +472,21 @@ mod tests {
         assert!(usr.may_match_below() && !usr.is_selected());
         assert!(!patterns.step(&usr, b"lib").may_match_below());
         assert!(!patterns.step(&patterns.start(), b"var").may_match_below());
+    }
+
+    #[test]
+    fn what_is_a_path_means_that_path() {
+        let paths: [&[u8]; 4] = [b"a[1]/b{c", b"d\\", b"e]*", b"f"];
+        let chosen = |pattern: &str, path: &[u8]| {
+            let is_path = |given: &[u8]| paths.contains(&given);
+            let patterns = Patterns::compile(&[pattern], is_path).unwrap();
+            let names = path.split(|&byte| byte == b'/');
+            names.fold(patterns.start(), |at, name| patterns.step(&at, name)).is_selected()
+        };
+        assert!(chosen("a[1]/b{c", b"a[1]/b{c") && !chosen("a[1]/b{c", b"a1/b{c"));
+        assert!(chosen("d\\", b"d\\"));
+        assert!(chosen("e]*", b"e]*") && chosen("e]*", b"e]x"));
+        assert!(chosen("f[1]", b"f1") && !chosen("f[1]", b"f[1]"));
     }
 
     #[test]

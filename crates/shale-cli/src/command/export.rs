@@ -39,7 +39,7 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
         compression_level: args.level,
         block_len: args.block_size.map(|len| u32::try_from(len).unwrap_or(u32::MAX)),
         overwrite: args.force,
-        patterns: Patterns::new(&patterns)?,
+        patterns: Patterns::in_tree(&patterns, &tree)?,
         threads: args.threads,
         cancel: signal::cancel()?,
     };

@@ -26,7 +26,7 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
     }
     let tree = open::tree(&args.image, options, say)?;
     let patterns: Vec<&[u8]> = args.patterns.iter().map(|p| text::bytes(p)).collect();
-    let patterns = Patterns::new(&patterns)?;
+    let patterns = Patterns::in_tree(&patterns, &tree)?;
     let Some(directory) = args.directory.as_ref().filter(|_| !args.to_stdout) else {
         return to_stdout(args, &tree, patterns, say);
     };

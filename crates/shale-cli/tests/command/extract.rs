@@ -375,3 +375,25 @@ fn attributes_are_restored_unless_they_are_not_wanted() {
         assert_eq!(found.is_ok(), expected, "{how:?}");
     }
 }
+
+#[test]
+fn names_with_brackets_braces_and_backslashes_are_taken_as_they_are() {
+    let stage = Stage::without_image();
+    let names = ["f[1].txt", "f1.txt", "g{a,b", "h\\", "d[x]/{y}", "star*", "start"];
+    fs::create_dir(stage.path("source/d[x]")).unwrap();
+    for name in names {
+        fs::write(stage.path("source").join(name), name).unwrap();
+    }
+    stage.run(0, &["create", "source", "-o", "image.shale", "-q"]);
+    for name in ["f[1].txt", "g{a,b", "h\\", "d[x]/{y}"] {
+        assert_eq!(stage.text(&["extract", "image.shale", "-O", name]), name);
+        let tar = stage.run(0, &["export", "image.shale", "-o", "-", "--format", "tar", name]);
+        let is_in = tar.stdout.windows(name.len()).any(|bytes| bytes == name.as_bytes());
+        assert!(is_in, "{name}");
+    }
+    // What is no path is a pattern, and `*` is one always.
+    assert_eq!(stage.text(&["extract", "image.shale", "-O", "f[0-9].txt"]), "f1.txt");
+    assert_eq!(stage.text(&["extract", "image.shale", "-O", "star*"]), "star*start");
+    assert_eq!(stage.text(&["extract", "image.shale", "-O", r"star\*"]), "star*");
+    assert_eq!(stage.text(&["extract", "image.shale", "-O", r"/d\[x]"]), "d[x]/{y}");
+}
