@@ -211,7 +211,8 @@ pub struct How {
     #[arg(long, value_parser = size::parse)]
     pub memory: Option<u64>,
     /// Level 0 (fast) to 9 (small); also written -0 to -9.
-    #[arg(short, long, value_parser = clap::value_parser!(u8).range(0..=9))]
+    #[arg(short, long, value_parser = clap::value_parser!(u8).range(0..=9),
+        conflicts_with = "Digits")]
     pub level: Option<u8>,
     /// The level by its digit.
     #[command(flatten)]
@@ -618,7 +619,10 @@ fn range(text: &str) -> Result<(u64, u64), String> {
         text => text.parse().map_err(|_| wrong()),
     };
     match text.split_once("..") {
-        Some((first, end)) => Ok((number(first, 0)?, number(end, u64::MAX)?)),
+        Some((first, end)) => match (number(first, 0)?, number(end, u64::MAX)?) {
+            (first, end) if first < end => Ok((first, end)),
+            _ => Err(format!("nothing is in `{text}`: the end of a range is not part of it")),
+        },
         None => {
             let one: u64 = text.parse().map_err(|_| wrong())?;
             Ok((one, one.saturating_add(1)))
@@ -654,7 +658,10 @@ mod tests {
         assert_eq!(level(&["shale", "create", "-0", "a", "-o", "b"]), Some(0));
         assert_eq!(level(&["shale", "create", "-l", "4", "a", "-o", "b"]), Some(4));
         assert_eq!(level(&["shale", "create", "a", "-o", "b"]), None);
-        assert!(parse(&["shale", "create", "-1", "-2", "a", "-o", "b"]).is_err());
+        for two in [["-1", "-2"], ["-l3", "-5"], ["--level=3", "-3"]] {
+            let words = [&["shale", "create", "a", "-o", "b"], &two[..]].concat();
+            assert!(parse(&words).is_err(), "{two:?}");
+        }
     }
 
     #[test]
@@ -663,6 +670,8 @@ mod tests {
         assert_eq!(range("3.."), Ok((3, u64::MAX)));
         assert_eq!(range("..7"), Ok((0, 7)));
         assert_eq!(range("5"), Ok((5, 6)));
-        assert!(range("a..b").is_err());
+        for wrong in ["a..b", "2..1", "2..2", "..0", ""] {
+            assert!(range(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! Helper names called by other programs speak those programs' numbers: `mount.shale` the ones
 //! that mount(8) expects, `fsck.shale` those of fsck(8).
 
+use std::fmt;
+
 /// What a run of the command came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -60,6 +62,26 @@ impl Exit {
         }
     }
 }
+
+/// An error of the command line alone, whatever images and files there are: it ends with
+/// [`Exit::Usage`].
+#[derive(Debug)]
+pub struct Misuse(pub String);
+
+impl Misuse {
+    /// With all that the error says.
+    pub fn of(error: impl Into<anyhow::Error>) -> Self {
+        Self(format!("{:#}", error.into()))
+    }
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}
 
 /// Whose numbers are spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -11,6 +11,7 @@ use shale::read::Timestamp;
 use shale::{Adjust, Choose, IdRange, Input, InputKind, NamePattern, Rules};
 
 use crate::args::{InputArgs, RuleOption, SpecialKind};
+use crate::exit::Misuse;
 use crate::text;
 
 /// Filter files within filter files; more is a circle.
@@ -34,7 +35,7 @@ pub fn inputs(words: &[OsString]) -> anyhow::Result<Vec<Input>> {
     }
     let stdin_count = inputs.iter().filter(|input| input.kind == InputKind::Stdin).count();
     if stdin_count > 1 {
-        bail!("standard input can be one source only");
+        bail!(Misuse("standard input can be one source only".to_owned()));
     }
     if inputs.len() > 1 {
         for input in &mut inputs {
@@ -58,7 +59,8 @@ pub fn manifest(path: &Path, args: &InputArgs) -> anyhow::Result<Input> {
         || args.filter_dry_run
         || !args.without.is_empty();
     if is_chosen {
-        bail!("what a manifest describes cannot be filtered: leave it out of the manifest");
+        let what = "what a manifest describes cannot be filtered: leave it out of the manifest";
+        bail!(Misuse(what.to_owned()));
     }
     Ok(Input { kind: InputKind::Manifest(path.to_owned()), prefix: None })
 }
@@ -67,7 +69,8 @@ fn prefix(given: &[u8]) -> anyhow::Result<Vec<u8>> {
     let names = given.split(|&byte| byte == b'/').filter(|n| !n.is_empty() && *n != b".");
     let names: Vec<&[u8]> = names.collect();
     if names.contains(&&b".."[..]) {
-        bail!("prefix {}: `..` leads nowhere in an image", text::escape(given));
+        let given = text::escape(given);
+        bail!(Misuse(format!("prefix {given}: `..` leads nowhere in an image")));
     }
     Ok(names.join(&b'/'))
 }
@@ -78,8 +81,12 @@ pub fn choose(args: &InputArgs) -> anyhow::Result<Choose> {
     for (option, at) in &args.rule_order {
         match option {
             RuleOption::Filter => add_rule(&mut rules, text::bytes(&args.filter[*at]), 0)?,
-            RuleOption::Include => rules.include(text::bytes(&args.include[*at]))?,
-            RuleOption::Exclude => rules.exclude(text::bytes(&args.exclude[*at]))?,
+            RuleOption::Include => {
+                rules.include(text::bytes(&args.include[*at])).map_err(Misuse::of)?
+            }
+            RuleOption::Exclude => {
+                rules.exclude(text::bytes(&args.exclude[*at])).map_err(Misuse::of)?
+            }
         }
     }
     let mut choose = Choose::default();
@@ -115,7 +122,13 @@ pub fn path_list(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
 fn add_rule(rules: &mut Rules, line: &[u8], depth: usize) -> anyhow::Result<()> {
     let start = line.trim_ascii_start();
     let file = [&b". "[..], b"merge "].iter().find_map(|word| start.strip_prefix(*word));
-    let Some(file) = file else { return Ok(rules.add(line)?) };
+    let Some(file) = file else {
+        // What is wrong in a file is not the command line's fault.
+        return rules.add(line).map_err(|error| match depth {
+            0 => Misuse::of(error).into(),
+            _ => error.into(),
+        });
+    };
     if depth >= MERGE_DEPTH_MAX {
         bail!("filter files lead to filter files {MERGE_DEPTH_MAX} times; that is a circle");
     }
@@ -142,7 +155,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 pub fn adjust(args: &InputArgs) -> anyhow::Result<Adjust> {
     let patterns = |words: &[OsString]| {
         let patterns = words.iter().map(|word| NamePattern::new(text::bytes(word)));
-        patterns.collect::<Result<Vec<_>, _>>()
+        patterns.collect::<Result<Vec<_>, _>>().map_err(Misuse::of)
     };
     let mut adjust = Adjust {
         owner: args.owner.as_deref().map(|who| id(who, "/etc/passwd")).transpose()?,
@@ -183,7 +196,7 @@ fn id(who: &str, list: &str) -> anyhow::Result<u32> {
         let mut fields = line.split(':');
         (fields.next() == Some(who)).then(|| fields.nth(1)?.parse().ok())?
     });
-    found.with_context(|| format!("`{who}` is not in {list}; say the number"))
+    Ok(found.ok_or_else(|| Misuse(format!("`{who}` is not in {list}; say the number")))?)
 }
 
 fn map(text: &str, adjust: &mut Adjust) -> anyhow::Result<()> {

@@ -1,10 +1,10 @@
 //! The other names of the program, by which mount(8), mkfs(8) and fsck(8) call it.
 //!
 //! Their calling conventions are turned into a subcommand and its options here, and nowhere else:
-//! `mount.shale IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`, `mkfs.shale IMAGE
-//! SOURCE`,
-//! and `fsck.shale` with the answers it is given beforehand, which a check that changes nothing has
-//! no use for.
+//! `mount.shale IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`, `shale IMAGE DIR -o
+//! remount,OPTIONS`, as mount.fuse(8) says it for a mount that is there already, `mkfs.shale IMAGE
+//! SOURCE`, and `fsck.shale` with the answers it is given beforehand, which a check that changes
+//! nothing has no use for.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -30,8 +30,19 @@ pub fn translate(mut words: Vec<OsString>) -> Result<(Vec<OsString>, Dialect), F
             words.insert(1, "check".into());
             Ok((words, Dialect::Fsck))
         }
-        _ => Ok((words, Dialect::Shale)),
+        _ => {
+            if is_remount(words.get(1..).unwrap_or_default()) {
+                words.insert(1, "mount".into());
+            }
+            Ok((words, Dialect::Shale))
+        }
     }
+}
+
+/// Whether mount.fuse(8) asks for other options of a mount, to be told that there are none.
+fn is_remount(words: &[OsString]) -> bool {
+    let [_, _, option, options] = words else { return false };
+    option == "-o" && options.as_bytes().split(|&byte| byte == b',').any(|o| o == b"remount")
 }
 
 fn for_mount(words: &[OsString]) -> Result<Vec<OsString>, Fake> {
@@ -81,6 +92,10 @@ mod tests {
         assert_eq!(
             of("fsck.shale -a -y a.shale"),
             ("fsck.shale check a.shale".into(), Dialect::Fsck)
+        );
+        assert_eq!(
+            of("shale /a.shale /mnt -o remount,ro,dev"),
+            ("shale mount /a.shale /mnt -o remount,ro,dev".into(), Dialect::Shale)
         );
         assert_eq!(of("shale mount -f a b"), ("shale mount -f a b".into(), Dialect::Shale));
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use shale::write::Order;
 
+use crate::exit::Misuse;
 use crate::input;
 
 /// What `--order` says.
@@ -40,7 +41,9 @@ pub fn laying(
 ) -> anyhow::Result<(Option<Order>, Vec<Vec<u8>>)> {
     Ok(match (order, hot) {
         (Some(LayingChoice::Explicit(_)), Some(_)) => {
-            bail!("--order explicit:FILE and --hot both say what comes first; take one of them")
+            let what =
+                "--order explicit:FILE and --hot both say what comes first; take one of them";
+            bail!(Misuse(what.to_owned()))
         }
         (Some(LayingChoice::Explicit(file)), None) => {
             (Some(Order::Source), input::path_list(file)?)

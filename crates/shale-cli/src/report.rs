@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 use crate::args::{Arguments, ProgressChoice};
-use crate::exit::Exit;
+use crate::exit::{Exit, Misuse};
 use crate::text;
 
 /// How to say things.
@@ -76,26 +76,70 @@ impl Say {
 
     /// Prints an error and tells what it means to the shell.
     pub fn failure(&self, error: &anyhow::Error) -> Exit {
-        for cause in error.chain() {
-            if let Some(error) = cause.downcast_ref::<io::Error>()
-                && error.kind() == io::ErrorKind::BrokenPipe
-            {
-                return Exit::BrokenPipe;
-            }
-            if let Some(error) = cause.downcast_ref::<shale::Error>()
-                && error.is_cancelled()
-            {
+        let exit = error.chain().find_map(meaning).unwrap_or(Exit::Failed);
+        match exit {
+            Exit::BrokenPipe => {}
+            Exit::Interrupted => {
                 to_stderr("shale: interrupted; nothing unfinished was left behind");
-                return Exit::Interrupted;
             }
+            _ => to_stderr(&format!("shale: {}", said(error))),
         }
-        to_stderr(&format!("shale: {error:#}"));
-        Exit::Failed
+        exit
     }
+}
+
+/// An error and its causes in one line. Errors of libraries often say their cause themselves, which
+/// is then not said again.
+fn said(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    let mut last = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if !last.contains(&cause) {
+            said += if said.is_empty() { "" } else { ": " };
+            said += &cause;
+        }
+        last = cause;
+    }
+    said
+}
+
+/// What an error means beside that something failed.
+fn meaning(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
+    if let Some(error) = cause.downcast_ref::<shale::Error>() {
+        return match error {
+            error if error.is_cancelled() => Some(Exit::Interrupted),
+            error if error.is_broken_pipe() => Some(Exit::BrokenPipe),
+            error if error.is_misuse() => Some(Exit::Usage),
+            _ => None,
+        };
+    }
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        return (error.kind() == io::ErrorKind::BrokenPipe).then_some(Exit::BrokenPipe);
+    }
+    cause.is::<Misuse>().then_some(Exit::Usage)
 }
 
 /// One line, with nothing in it that a terminal obeys. Where it cannot be written there is nobody
 /// to be told.
 pub fn to_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "{}", text::safe(line));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once_and_means_what_it_is() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let error = anyhow::Error::from(full()).context(format!("cannot write: {}", full()));
+        assert_eq!(said(&error), format!("cannot write: {}", full()));
+        let error = anyhow::Error::from(full()).context("cannot write");
+        assert_eq!(said(&error), format!("cannot write: {}", full()));
+        let of = |error: anyhow::Error| error.context("no image").chain().find_map(meaning);
+        assert_eq!(of(Misuse("-o what".to_owned()).into()), Some(Exit::Usage));
+        assert_eq!(of(io::Error::from(io::ErrorKind::BrokenPipe).into()), Some(Exit::BrokenPipe));
+        assert_eq!(of(full().into()), None);
+    }
 }

@@ -304,7 +304,7 @@ fn what_a_format_cannot_hold_is_refused_or_named() {
         ("x.tar", &["--block-size=4K"], "only SquashFS"),
     ];
     for (name, more, expected) in refused {
-        let output = export(&path("x.shale"), &path(name), more, 1);
+        let output = export(&path("x.shale"), &path(name), more, 2);
         assert!(errors(&output).contains(expected), "{}", errors(&output));
         assert!(!path(name).exists());
     }

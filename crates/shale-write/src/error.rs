@@ -25,10 +25,10 @@ pub enum WriteError {
     },
     /// The image could not be written.
     #[error("cannot write the image: {0}")]
-    Output(#[source] io::Error),
+    Output(io::Error),
     /// A temporary file could not be used.
-    #[error("cannot use a temporary file: {0}; choose another place with more room for it")]
-    Spool(#[source] io::Error),
+    #[error("cannot use a temporary file: {}", spool_failure(.0))]
+    Spool(io::Error),
     /// The caller's cancel flag was set.
     #[error("cancelled")]
     Cancelled,
@@ -63,6 +63,16 @@ pub enum WriteError {
     /// A structure could not be encoded; a bug of this program, or a limit of the format.
     #[error(transparent)]
     Format(#[from] FormatError),
+}
+
+/// Why a temporary file cannot be used, and what helps.
+fn spool_failure(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("{error}; choose another place with more room for it")
+        }
+        _ => error.to_string(),
+    }
 }
 
 fn count(problems: &[Problem]) -> String {

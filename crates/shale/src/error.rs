@@ -33,7 +33,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The output is there already.
-    #[error("{} exists already; choose another name, or ask to replace it", path.display())]
+    #[error("{} exists already; choose another name, or replace it with --force", path.display())]
     Exists {
         /// The output.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum Error {
     /// Files that are to be extracted are there already; nothing was extracted.
     #[error(
         "{count} of the files exist already in {}, first: {}; nothing was extracted. Choose an \
-         empty directory, or how to treat them (never, older, always)",
+         empty directory, or how to treat them: --overwrite never, older or always",
         target.display(), String::from_utf8_lossy(first)
     )]
     TargetsExist {
@@ -177,3 +177,24 @@ impl Error {
         matches!(self, Self::Read(error) if error.is_corrupt())
     }
 }
+    /// True if whoever read what was written has gone away, such as `head` at the end of a pipe.
+    pub fn is_broken_pipe(&self) -> bool {
+        match self {
+            Self::Io { error, .. } | Self::Write(WriteError::Output(error)) => {
+                error.kind() == io::ErrorKind::BrokenPipe
+            }
+            _ => false,
+        }
+    }
+
+    /// True if what was asked for is wrong by itself, whatever files and images there are; nothing
+    /// was tried then.
+    pub fn is_misuse(&self) -> bool {
+        match self {
+            Self::Pattern(_) | Self::Rule(_) | Self::NotExportable { .. } => true,
+            // How much memory is enough depends on the machine.
+            Self::Write(WriteError::Option { option, .. }) => *option != "memory",
+            _ => false,
+        }
+    }
+

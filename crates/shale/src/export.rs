@@ -169,7 +169,7 @@ pub fn export_to_archive(
 }
 
 fn cannot_write(error: io::Error) -> Error {
-    Error::Io { action: "write", path: "the archive".into(), error }
+    Error::Io { action: "write", path: "the output".into(), error }
 }
 
 fn write(

@@ -16,7 +16,7 @@ use shale::{CreateOptions, CreateReport, Input, Output};
 
 use crate::args::{How, TimeName};
 use crate::bar::Bar;
-use crate::exit::Exit;
+use crate::exit::{Exit, Misuse};
 use crate::report::Say;
 use crate::{input, order, signal, size, text};
 
@@ -25,7 +25,7 @@ pub fn run(inputs: &[Input], output: &Path, how: &How, say: &Say) -> anyhow::Res
     let start = Instant::now();
     let to_stdout = output.as_os_str() == "-";
     if to_stdout && say.json {
-        bail!("--json and the image cannot both go to standard output");
+        bail!(Misuse("--json and the image cannot both go to standard output".to_owned()));
     }
     let options = options(output, how)?;
     let asked_first = options.build.first.len();
@@ -36,7 +36,8 @@ pub fn run(inputs: &[Input], output: &Path, how: &How, say: &Say) -> anyhow::Res
     let bar = Bar::new(say);
     let report = if to_stdout {
         if std::io::stdout().is_terminal() {
-            bail!("an image is not for a terminal: redirect standard output or name a file");
+            let what = "an image is not for a terminal: redirect standard output or name a file";
+            bail!(Misuse(what.to_owned()));
         }
         // A descriptor of its own: nothing is buffered, and errors come at the write they belong
         // to.
@@ -137,8 +138,9 @@ fn codec(choice: &str) -> anyhow::Result<(Option<Category>, Settings)> {
 
 fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
     let codecs = how.codec.iter().map(|choice| codec(choice)).collect::<Result<_, _>>();
-    let codecs = codecs.context("--codec")?;
-    let frame_len = how.frame_size.map(u32::try_from).transpose().context("--frame-size")?;
+    let codecs = codecs.context("--codec").map_err(Misuse::of)?;
+    // What is longer than any frame may be is refused with those.
+    let frame_len = how.frame_size.map(|len| u32::try_from(len).unwrap_or(u32::MAX));
     let times_kept = how.keep_times.iter().fold(TIME_MTIME, |kept, time| {
         kept | match time {
             TimeName::Mtime => TIME_MTIME,
@@ -148,6 +150,13 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         }
     });
     let (order, first) = order::laying(how.order.as_ref(), how.hot.as_ref())?;
+    if let Some(place) = &how.temp_dir {
+        let is_there = std::fs::metadata(place).and_then(|found| match found.is_dir() {
+            true => Ok(()),
+            false => Err(std::io::ErrorKind::NotADirectory.into()),
+        });
+        is_there.with_context(|| format!("--temp-dir {}", text::path(place)))?;
+    }
     let beside = match output.parent() {
         Some(parent) if output.as_os_str() != "-" && parent != Path::new("") => {
             parent.is_dir().then(|| parent.to_owned())

@@ -8,7 +8,7 @@ use shale::dump::{Record, TABLE_NAMES, TableName, Value, What, dump};
 use shale::read::Options;
 
 use crate::args::Dump;
-use crate::exit::Exit;
+use crate::exit::{Exit, Misuse};
 use crate::report::Say;
 use crate::{open, text};
 
@@ -23,13 +23,10 @@ pub fn run(args: &Dump, say: &Say) -> anyhow::Result<Exit> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut broken = None;
     let mut count = 0u64;
-    if say.json {
-        out.write_all(b"[")?;
-    }
     for what in &wanted {
         dump(tree.image(), what, first..end, &mut |record| {
             let written = if say.json {
-                let comma: &[u8] = if count == 0 { b"\n" } else { b",\n" };
+                let comma: &[u8] = if count == 0 { b"[\n" } else { b",\n" };
                 out.write_all(comma)
                     .and_then(|()| Ok(serde_json::to_writer(&mut out, &json(&record))?))
             } else {
@@ -43,8 +40,13 @@ pub fn run(args: &Dump, say: &Say) -> anyhow::Result<Exit> {
             return Err(error.into());
         }
     }
+    if count == 0
+        && let Some((first, _)) = args.range
+    {
+        bail!("{} has nothing at {first} and behind it", args.what.join(" "));
+    }
     if say.json {
-        out.write_all(b"\n]\n")?;
+        out.write_all(if count == 0 { b"[]\n" } else { b"\n]\n" })?;
     }
     out.flush()?;
     Ok(Exit::Done)
@@ -62,17 +64,17 @@ fn wanted(words: &[String], snapshot: Option<usize>) -> anyhow::Result<Vec<What>
         ["tables"] => vec![What::Tables],
         ["pages", table] => vec![What::Pages(name(table)?)],
         [table] => vec![What::Rows(name(table)?)],
-        _ => bail!("say one thing to dump, or `pages` and a table"),
+        _ => bail!(Misuse("say one thing to dump, or `pages` and a table".to_owned())),
     })
 }
 
 fn name(word: &str, snapshot: Option<usize>) -> anyhow::Result<TableName> {
     if !TABLE_NAMES.contains(&word) {
-        bail!(
+        bail!(Misuse(format!(
             "`{word}` is nothing to dump; there are superblock, sections, trailer, root, tables, \
              pages TABLE, and the tables {}",
             TABLE_NAMES.join(", ")
-        );
+        )));
     }
     Ok(TableName { name: word.to_owned(), snapshot })
 }

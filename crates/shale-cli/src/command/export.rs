@@ -12,7 +12,7 @@ use shale::{ExportFormat, ExportOptions, Output, Patterns, StreamFormat};
 
 use crate::args::{CompressChoice, Export, FormatChoice};
 use crate::bar::Bar;
-use crate::exit::Exit;
+use crate::exit::{Exit, Misuse};
 use crate::report::Say;
 use crate::{open, signal, size, text};
 
@@ -21,10 +21,11 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let to_stdout = args.output.as_os_str() == "-";
     if to_stdout && say.json {
-        bail!("--json and the archive cannot both go to standard output");
+        bail!(Misuse("--json and the archive cannot both go to standard output".to_owned()));
     }
     if to_stdout && std::io::stdout().is_terminal() {
-        bail!("an archive is not for a terminal: redirect standard output or name a file");
+        let what = "an archive is not for a terminal: redirect standard output or name a file";
+        bail!(Misuse(what.to_owned()));
     }
     let (format, compression) = format(args)?;
     let mut options = Options::default();
@@ -39,7 +40,7 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
         compression_level: args.level,
         block_len: args.block_size.map(|len| u32::try_from(len).unwrap_or(u32::MAX)),
         overwrite: args.force,
-        patterns: Patterns::in_tree(&patterns, &tree)?,
+        patterns: Patterns::in_tree(&patterns, &tree).map_err(Misuse::of)?,
         threads: args.threads,
         cancel: signal::cancel()?,
     };
@@ -95,10 +96,10 @@ fn format(args: &Export) -> anyhow::Result<(ExportFormat, Option<StreamFormat>)>
         (Some(FormatChoice::Zip), _) => ExportFormat::Zip,
         (Some(FormatChoice::Squashfs), _) => ExportFormat::Squashfs,
         (None, Some((format, _))) => format,
-        (None, None) => bail!(
+        (None, None) => bail!(Misuse(format!(
             "the format of {} is not told by its name; say it with --format",
             text::path(&args.output)
-        ),
+        ))),
     };
     let compression = match args.compress {
         None => match by_name {

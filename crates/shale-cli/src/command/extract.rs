@@ -13,7 +13,7 @@ use shale::{
 
 use crate::args::{Extract, OverwriteChoice, SparseChoice};
 use crate::bar::Bar;
-use crate::exit::Exit;
+use crate::exit::{Exit, Misuse};
 use crate::report::Say;
 use crate::{open, signal, size, text};
 
@@ -26,7 +26,7 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
     }
     let tree = open::tree(&args.image, options, say)?;
     let patterns: Vec<&[u8]> = args.patterns.iter().map(|p| text::bytes(p)).collect();
-    let patterns = Patterns::in_tree(&patterns, &tree)?;
+    let patterns = Patterns::in_tree(&patterns, &tree).map_err(Misuse::of)?;
     let Some(directory) = args.directory.as_ref().filter(|_| !args.to_stdout) else {
         return to_stdout(args, &tree, patterns, say);
     };
@@ -114,7 +114,7 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
 /// Contents of files, one behind the other.
 fn to_stdout(args: &Extract, tree: &Tree, patterns: Patterns, say: &Say) -> anyhow::Result<Exit> {
     if say.json {
-        bail!("--json and contents cannot both go to standard output");
+        bail!(Misuse("--json and contents cannot both go to standard output".to_owned()));
     }
     let options = ExportOptions {
         format: ExportFormat::Contents,

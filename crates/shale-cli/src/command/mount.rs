@@ -17,7 +17,7 @@ mod wishes; // -o and its long forms
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use shale::read::{FrameCache, Options as ReadOptions, Tree, Workers};
 use shale_fuse::{MountError, Mounted, Subtree, View};
 
@@ -36,13 +36,14 @@ const PAGE_BYTES_MAX: u64 = 256 << 20;
 
 /// Mounts one image or several.
 pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
-    let wishes = Wishes::new(args, say)?;
+    let wishes = Wishes::new(args)?;
     if !args.foreground && !args.ready {
         if wishes.verify.is_some() {
             // Checking reads the image as well.
             shale_fuse::confine();
             verify::images(&wishes, say)?;
         }
+        wishes.warn(say);
         return background::start(args, say);
     }
     background::return_memory_when_freed();
@@ -51,6 +52,7 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         say.detail(line);
     }
     if args.foreground {
+        wishes.warn(say);
         verify::images(&wishes, say)?;
     }
     let (frame_bytes_max, page_bytes_max) = shares(wishes.cache, wishes.places.len() as u64);
@@ -170,6 +172,9 @@ fn faster_view(
 }
 
 fn subtree(tree: Tree, path: &[u8]) -> anyhow::Result<Arc<dyn View>> {
+    if !matches!(tree.lookup_path(path), Ok(Some(_))) {
+        bail!("subdir={}: there is no such directory in the image", text::escape(path));
+    }
     let below = Subtree::open(Arc::new(tree), path)
         .with_context(|| format!("subdir={}", text::escape(path)))?;
     Ok(Arc::new(below))

@@ -1,7 +1,7 @@
 //! `shale keygen`, `shale sign`, `shale verify`.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -52,7 +52,12 @@ pub fn sign(args: &Sign, say: &Say) -> anyhow::Result<Exit> {
             file.write_all(shale::signature_text(&signature).as_bytes())?;
             file.sync_all()
         });
-        written.with_context(|| format!("cannot write {}", text::path(&path)))?;
+        match written {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return Err(shale::Error::Exists { path }.into());
+            }
+            written => written.with_context(|| format!("cannot write {}", text::path(&path)))?,
+        }
         path
     };
     if say.json {

@@ -9,7 +9,7 @@ use shale::read::{InodeKind, Options};
 use super::attributes::with_target;
 use super::ls;
 use crate::args::{Ls, TreeArgs};
-use crate::exit::Exit;
+use crate::exit::{Exit, Misuse};
 use crate::report::Say;
 use crate::{open, text};
 
@@ -24,7 +24,7 @@ struct Level {
 pub fn run(args: &TreeArgs, say: &Say) -> anyhow::Result<Exit> {
     if say.json {
         if args.depth.is_some() {
-            bail!("--depth is for the drawing; --json lists all below");
+            bail!(Misuse("--depth is for the drawing; --json lists all below".to_owned()));
         }
         let (image, path) = (args.image.clone(), args.path.clone());
         return ls::run(

@@ -64,7 +64,8 @@ fn an_image_behind_other_data_is_found() {
 fn an_existing_output_is_kept_unless_told_otherwise() {
     let stage = Stage::without_image();
     fs::write(stage.path("image.shale"), "mine").unwrap();
-    stage.fails(1, &["create", "source", "-o", "image.shale"], &["image.shale", "exists"]);
+    let parts = ["image.shale", "exists", "--force"];
+    stage.fails(1, &["create", "source", "-o", "image.shale"], &parts);
     assert_eq!(fs::read(stage.path("image.shale")).unwrap(), b"mine");
     stage.fails(1, &["create", "missing", "-fo", "image.shale"], &["missing"]);
     assert_eq!(fs::read(stage.path("image.shale")).unwrap(), b"mine");
@@ -73,6 +74,11 @@ fn an_existing_output_is_kept_unless_told_otherwise() {
     stage.fails(1, &["create", "source", "-fo", "source"], &["source"]);
     stage.fails(1, &["create", "source", "-o", "no/where"], &["no"]);
     assert_eq!(stage.names(), ["image.shale", "source"]);
+    // So is a signature.
+    stage.run(0, &["keygen", "key", "-q"]);
+    stage.run(0, &["sign", "image.shale", "-k", "key", "-q"]);
+    stage.fails(1, &["sign", "image.shale", "-k", "key"], &["image.shale.sig", "--force"]);
+    stage.run(0, &["sign", "image.shale", "-k", "key", "-q", "--force"]);
 }
 
 #[test]
@@ -87,7 +93,7 @@ fn devices_and_pipes_are_written_to_and_never_replaced() {
     let [named, piped] =
         ["image.shale", "piped.shale"].map(|name| fs::read(stage.path(name)).unwrap());
     assert!(named == piped, "an image written to a pipe differs");
-    stage.fails(1, &["create", "source", "-o", "-", "--json"], &["--json"]);
+    stage.fails(2, &["create", "source", "-o", "-", "--json"], &["--json"]);
 }
 
 #[test]
@@ -122,9 +128,78 @@ fn wrong_words_are_usage_errors() {
         let output = stage.run(2, words);
         assert!(!output.stderr.is_empty(), "{words:?}");
     }
-    stage.fails(1, &["create", "source", "-o", "x", "--frame-size", "1"], &["frame"]);
-    stage.fails(1, &["create", "source", "-o", "x", "--codec", "zip"], &["zip", "zstd"]);
-    assert_eq!(stage.names(), ["image.shale", "source"]);
+    let create = |words: &[&str], parts: &[&str]| {
+        stage.fails(2, &[&["create", "source", "-o", "x"], words].concat(), parts);
+    };
+    create(&["--frame-size", "1"], &["frame"]);
+    create(&["--codec", "zip"], &["zip", "zstd"]);
+    create(&["--owner", "nobody-of-this-name"], &["nobody-of-this-name", "number"]);
+    create(&["-F", "nonsense"], &["nonsense"]);
+    create(&["--exclude", "[a"], &["[a"]);
+    create(&["--level", "3", "-5"], &["--level"]);
+    create(&["--threads", "1025"], &["1025", "1024"]);
+    // How much memory is enough depends on the machine.
+    stage.fails(1, &["create", "source", "-o", "x", "--memory", "1"], &["memory", "at least"]);
+    fs::write(stage.path("list"), "d 755 0 0 0 - .\n").unwrap();
+    let words = ["create", "--manifest", "list", "-o", "x", "--exclude", "y"];
+    stage.fails(2, &words, &["manifest", "filtered"]);
+    for words in [
+        &["export", "image.shale", "-o", "x"][..],
+        &["export", "image.shale", "-o", "-", "--format", "tar", "--json"],
+        &["export", "image.shale", "-o", "x.zip", "--compress", "xz"],
+        &["export", "image.shale", "-o", "x.tar", "--block-size", "64K"],
+        &["extract", "image.shale", "-O", "--json"],
+        &["dump", "image.shale", "nonsense"],
+        &["dump", "image.shale", "frames", "--range", "2..1"],
+        &["dump", "image.shale", "frames", "--range", "2..2"],
+    ] {
+        let output = stage.run(2, words);
+        assert!(!output.stderr.is_empty(), "{words:?}");
+    }
+    // A range that ends behind the last row is none, one that begins there is.
+    stage.run(0, &["dump", "image.shale", "frames", "--range", "0..1000000"]);
+    for more in [&[][..], &["--json"]] {
+        let words = ["dump", "image.shale", "frames", "--range", "1000000"];
+        let output = stage.run(1, &[&words, more].concat());
+        assert!(output.stdout.is_empty());
+    }
+    assert_eq!(stage.names(), ["image.shale", "list", "source"]);
+}
+
+#[test]
+fn a_place_for_temporary_files_that_is_not_there_is_named() {
+    let stage = Stage::without_image();
+    for (place, why) in [("nowhere", "No such file"), ("source/empty", "ot a directory")] {
+        let output = stage.run(1, &["create", "source", "-o", "x", "--temp-dir", place]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(place) && said.matches(why).count() == 1, "{said}");
+        assert!(!said.contains("more room"), "{said}");
+    }
+}
+
+#[test]
+fn patterns_may_begin_with_a_hyphen() {
+    let stage = Stage::without_image();
+    fs::write(stage.path("source/-x.o"), "x").unwrap();
+    let create = |words: &[&str]| {
+        let create = ["create", "source", "-o", "x.shale", "-f", "-q"];
+        stage.run(0, &[&create, words].concat());
+        stage.text(&["ls", "x.shale", "--json"])
+    };
+    for words in [
+        &["-F", "- *.o", "-F", "- /twin"][..],
+        &["--filter", "- *.o", "--filter=- /twin"],
+        &["--exclude", "-x.o", "--exclude", "twin"],
+        &["-F", "-_*.o", "--include", "-y", "--exclude", "twin", "--chmod", "-w", "-1"],
+    ] {
+        let listed = create(words);
+        assert!(!listed.contains("x.o") && !listed.contains("twin"), "{words:?}\n{listed}");
+        assert!(listed.contains("docs"), "{words:?}\n{listed}");
+    }
+    // Options behind are options, and a rule that is forgotten is told.
+    let words = ["create", "source", "-F", "- *.o", "--filter-dry-run", "-o", "new.shale"];
+    assert!(stage.text(&words).contains("- -x.o"));
+    assert!(!stage.path("new.shale").exists());
 }
 
 #[test]
@@ -180,29 +255,4 @@ fn manifests_are_packed_and_their_mistakes_named() {
     stage.fails(2, &["create", "source", "--manifest", "list", "-o", "x"], &["--manifest"]);
     stage.fails(2, &["create", "-o", "x"], &["SOURCE"]);
     stage.fails(1, &["create", "--manifest", "nowhere", "-o", "x"], &["nowhere"]);
-}
-
-#[test]
-fn patterns_may_begin_with_a_hyphen() {
-    let stage = Stage::without_image();
-    fs::write(stage.path("source/-x.o"), "x").unwrap();
-    let create = |words: &[&str]| {
-        let create = ["create", "source", "-o", "x.shale", "-f", "-q"];
-        stage.run(0, &[&create, words].concat());
-        stage.text(&["ls", "x.shale", "--json"])
-    };
-    for words in [
-        &["-F", "- *.o", "-F", "- /twin"][..],
-        &["--filter", "- *.o", "--filter=- /twin"],
-        &["--exclude", "-x.o", "--exclude", "twin"],
-        &["-F", "-_*.o", "--include", "-y", "--exclude", "twin", "--chmod", "-w", "-1"],
-    ] {
-        let listed = create(words);
-        assert!(!listed.contains("x.o") && !listed.contains("twin"), "{words:?}\n{listed}");
-        assert!(listed.contains("docs"), "{words:?}\n{listed}");
-    }
-    // Options behind are options, and a rule that is forgotten is told.
-    let words = ["create", "source", "-F", "- *.o", "--filter-dry-run", "-o", "new.shale"];
-    assert!(stage.text(&words).contains("- -x.o"));
-    assert!(!stage.path("new.shale").exists());
 }

@@ -120,14 +120,15 @@ fn where_no_list_can_be_made_nothing_is_mounted() {
     let fails = |option: &str, parts: &[&str]| {
         stage.fails(1, &["mount", "image.shale", "mnt", "-o", option], parts);
     };
-    fails("hotlog=", &["hotlog needs a path"]);
+    let nowhere = ["mount", "image.shale", "mnt", "-o", "hotlog="];
+    stage.fails(2, &nowhere, &["hotlog needs a path"]);
     fails("hotlog=missing/list", &["missing/list", "No such file"]);
     fails("hotlog=other", &["other", "not a regular file"]);
     // Root could rename a file over it.
     fails("hotlog=/dev/null", &["/dev/null", "not a regular file"]);
     fails("metrics=/dev/null", &["/dev/null", "not a regular file"]);
     let two = ["mount", "image.shale=mnt", "image.shale=other", "-o", "hotlog=list"];
-    stage.fails(1, &two, &["hotlog", "one image"]);
+    stage.fails(2, &two, &["hotlog", "one image"]);
     if rustix::process::geteuid().is_root() {
         fails("hotlog=list,view=kernel", &["kernel view is not possible", "tell files apart"]);
     }

@@ -191,7 +191,7 @@ fn dump_shows_every_structure_with_its_place() {
     assert_eq!(names, ["absolute", "docs"]);
     let frames = stage.text(&["dump", "image.shale", "frames", "--range", "0"]);
     assert!(frames.contains("codec=") && frames.contains("plain_sum="), "{frames}");
-    stage.fails(1, &["dump", "image.shale", "nonsense"], &["nonsense", "superblock"]);
+    stage.fails(2, &["dump", "image.shale", "nonsense"], &["nonsense", "superblock"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use crate::stage::{Stage, expect, text};
+use crate::stage::{Stage, expect, is_root, text};
 
 /// A mount point that is free again at the end, whatever the test did.
 pub struct Point<'a>(&'a Stage);
@@ -89,9 +89,11 @@ fn options_choose_what_is_shown() {
     assert_eq!(owner, 77);
     stage.run(0, &["umount", "mnt"]);
     point.becomes(false);
-    stage.fails(1, &["mount", "image.shale", "mnt", "-o", "nonsense"], &["nonsense"]);
-    stage.fails(1, &["mount", "image.shale", "mnt", "-o", "uid=me"], &["uid=me"]);
-    stage.fails(1, &["mount", "image.shale", "mnt", "-o", "subdir=missing"], &["missing"]);
+    stage.fails(2, &["mount", "image.shale", "mnt", "-o", "nonsense"], &["nonsense"]);
+    stage.fails(2, &["mount", "image.shale", "mnt", "-o", "uid=me"], &["uid=me"]);
+    stage.fails(2, &["mount", "image.shale", "mnt", "-o", "threads=1025"], &["threads=1025"]);
+    let parts = ["subdir=missing", "no such directory"];
+    stage.fails(1, &["mount", "image.shale", "mnt", "-o", "subdir=missing"], &parts);
     stage.fails(1, &["mount", "image.shale", "mnt", "-o", "snapshot=missing"], &["missing"]);
     stage.fails(1, &["mount", "missing", "mnt"], &["missing", "No such file"]);
     stage.fails(1, &["mount", "source/docs/text.txt", "mnt"], &["not a ShaleFS image"]);
@@ -139,11 +141,39 @@ fn other_names_speak_as_their_callers_expect() {
     run(8, "fsck.shale", &["source/empty"]);
     run(16, "fsck.shale", &["--nonsense"]);
     run(1, "mount.shale", &["--nonsense"]);
+    run(1, "mount.shale", &["made.shale", "missing", "-o", "nonsense"]);
+    run(1, "mount.shale", &["made.shale", "missing", "-o", "ro,remount"]);
     run(32, "mount.shale", &["made.shale", "missing", "-o", "ro"]);
     run(0, "mount.shale", &["made.shale", "missing", "-sfn", "-o", "ro"]);
     let Some(point) = Point::new(&stage) else { return };
-    run(0, "mount.shale", &["made.shale", "mnt", "-sn", "-o", "rw,nofail,x-systemd.automount"]);
+    let options = ["made.shale", "mnt", "-sn", "-o", "rw,nofail,x-systemd.automount"];
+    let said = run(0, "mount.shale", &options).stderr;
+    let said = String::from_utf8(said).unwrap();
+    assert_eq!(said.matches("mounted read-only").count(), 1, "{said}");
     assert_eq!(fs::read(stage.path("mnt/link")).unwrap(), text());
+    stage.run(0, &["umount", "mnt"]);
+    point.becomes(false);
+}
+
+#[test]
+fn a_mount_says_that_it_cannot_be_remounted() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    // As mount.fuse(8) calls the program.
+    stage.fails(2, &["image.shale", "mnt", "-o", "remount,rw"], &["cannot be changed", "umount"]);
+    assert!(!point.is_mounted());
+    if !is_root() || !Path::new("/sbin/mount.fuse").exists() {
+        return;
+    }
+    stage.run(0, &["mount", "image.shale", "mnt"]);
+    // mount(8) itself leaves only system directories in the path, where this build is not.
+    let words = ["image.shale", "mnt", "-t", "fuse.shale", "-o", "remount,ro"];
+    let mut mount = stage.other("/sbin/mount.fuse", &words);
+    let folder = Path::new(env!("CARGO_BIN_EXE_shale")).parent().unwrap();
+    mount.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", folder.display()));
+    let output = mount.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("cannot be changed"), "{said}");
     stage.run(0, &["umount", "mnt"]);
     point.becomes(false);
 }
@@ -153,7 +183,7 @@ fn several_images_are_served_by_one_process_and_end_one_by_one() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
     fs::create_dir(stage.path("other")).unwrap();
-    stage.fails(1, &["mount", "image.shale=mnt", "image.shale"], &["not IMAGE=DIR"]);
+    stage.fails(2, &["mount", "image.shale=mnt", "image.shale"], &["not IMAGE=DIR"]);
     // When one cannot be mounted none stays.
     stage.fails(1, &["mount", "image.shale=mnt", "image.shale=missing"], &["missing"]);
     point.becomes(false);
@@ -227,10 +257,13 @@ fn an_image_can_be_checked_before_it_is_mounted() {
     let fails = |value: &str, parts: &[&str]| {
         stage.fails(1, &["mount", "image.shale", "mnt", "-o", &option(value)], parts);
     };
-    fails("off", &["verify=off", "always verified"]);
-    fails("everything", &["verify=everything", "structure, tables, frames and content"]);
+    let wrong = |value: &str, parts: &[&str]| {
+        stage.fails(2, &["mount", "image.shale", "mnt", "-o", &option(value)], parts);
+    };
+    wrong("off", &["verify=off", "always verified"]);
+    wrong("everything", &["verify=everything", "structure, tables, frames and content"]);
     let hash = "0".repeat(64);
-    fails(&hash, &["expect="]);
+    wrong(&hash, &["expect="]);
     // What parity can repair is read all the same, but it is not whole.
     stage.run(0, &["create", "source", "-o", "image.shale", "-q", "-f", "--parity", "5%"]);
     stage.damage_frame();

@@ -79,6 +79,6 @@ fn a_wrong_order_is_said() {
     stage.fails(1, &[&create[..], &["--hot", "absent"]].concat(), &["absent"]);
     fs::write(stage.path("list"), "c/c.c\n").unwrap();
     let both = ["--hot", "list", "--order", "explicit:list"];
-    stage.fails(1, &[&create[..], &both].concat(), &["--hot", "take one"]);
+    stage.fails(2, &[&create[..], &both].concat(), &["--hot", "take one"]);
     assert!(!stage.names().contains(&"image.shale".to_owned()));
 }

@@ -13,6 +13,7 @@ use shale_fuse::Options;
 
 use super::verify;
 use crate::args::{Mount, Offset, ViewChoice};
+use crate::exit::Misuse;
 use crate::report::{Say, to_stderr};
 use crate::{size, text};
 
@@ -68,10 +69,12 @@ pub struct Wishes {
     pub hot_log: Option<PathBuf>,
     /// How deep images are checked before they are mounted; not at all without.
     pub verify: Option<CheckLevel>,
+    /// `rw`, which no mount of an image is.
+    is_writing_asked: bool,
 }
 
 impl Wishes {
-    pub fn new(args: &Mount, say: &Say) -> anyhow::Result<Self> {
+    pub fn new(args: &Mount) -> anyhow::Result<Self> {
         let mut wishes = Self {
             places: places(&args.what)?,
             driver: Options {
@@ -89,21 +92,32 @@ impl Wishes {
             metrics: None,
             hot_log: None,
             verify: None,
+            is_writing_asked: false,
         };
         let options = args.options.iter().flat_map(|o| o.as_bytes().split(|&byte| byte == b','));
         for option in options {
-            wishes.take(option, say)?;
+            wishes.take(option).map_err(Misuse::of)?;
         }
         if let (Some(path), true) = (&wishes.subdir, wishes.places.len() > 1) {
-            bail!("subdir={} is for one image; there are several", text::escape(path));
+            let path = text::escape(path);
+            bail!(Misuse(format!("subdir={path} is for one image; there are several")));
         }
         if let (Some(path), true) = (&wishes.hot_log, wishes.places.len() > 1) {
-            bail!("hotlog={} is for one image; there are several", path.display());
+            let path = path.display();
+            bail!(Misuse(format!("hotlog={path} is for one image; there are several")));
         }
         Ok(wishes)
     }
 
-    fn take(&mut self, option: &[u8], say: &Say) -> anyhow::Result<()> {
+    /// What is granted in another way than it was asked for. Said by one of the processes that read
+    /// the options one after the other.
+    pub fn warn(&self, say: &Say) {
+        if self.is_writing_asked {
+            say.warn("an image is read-only; mounted read-only");
+        }
+    }
+
+    fn take(&mut self, option: &[u8]) -> anyhow::Result<()> {
         let mut parts = option.splitn(2, |&byte| byte == b'=');
         let name = String::from_utf8_lossy(parts.next().unwrap_or_default());
         let name = name.as_ref();
@@ -176,7 +190,11 @@ impl Wishes {
                 let value = raw.context("-o subdir needs a path: subdir=usr/share")?;
                 self.subdir = Some(value.to_vec());
             }
-            "rw" => say.warn("an image is read-only; mounted read-only"),
+            "rw" => self.is_writing_asked = true,
+            "remount" => bail!(
+                "a mount of an image cannot be changed: unmount it (`shale umount DIR`), then mount \
+                 it with the options it should have"
+            ),
             name if WITHOUT_EFFECT.contains(&name) => {}
             name if name.starts_with("x-") || name.starts_with("comment") => {}
             _ => bail!(
@@ -205,11 +223,11 @@ fn places(words: &[OsString]) -> anyhow::Result<Vec<Place>> {
         .iter()
         .map(|word| match split(word) {
             Some((image, dir)) => place(image, dir),
-            None => bail!(
+            None => bail!(Misuse(format!(
                 "{} is not IMAGE=DIR; write `shale mount IMAGE DIR`, or `shale mount IMAGE=DIR...` \
                  for several images",
                 text::escape(word.as_bytes())
-            ),
+            ))),
         })
         .collect()
 }
