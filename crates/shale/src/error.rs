@@ -38,6 +38,12 @@ pub enum Error {
         /// The output.
         path: PathBuf,
     },
+    /// The name of the output is one of a directory.
+    #[error("{} ends in a slash, but the output is a file; choose a name without", path.display())]
+    DirectoryName {
+        /// The output.
+        path: PathBuf,
+    },
     /// The output is a directory or something else that a file cannot replace.
     #[error("{} is not a regular file; choose another name", path.display())]
     NotReplaceable {
@@ -172,11 +178,6 @@ impl Error {
         matches!(self, Self::Cancelled | Self::Write(WriteError::Cancelled))
     }
 
-    /// True if the image is damaged, rather than the system or the request at fault.
-    pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Read(error) if error.is_corrupt())
-    }
-}
     /// True if whoever read what was written has gone away, such as `head` at the end of a pipe.
     pub fn is_broken_pipe(&self) -> bool {
         match self {
@@ -198,3 +199,8 @@ impl Error {
         }
     }
 
+    /// True if the image is damaged, rather than the system or the request at fault.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Read(error) if error.is_corrupt())
+    }
+}

@@ -3,7 +3,8 @@
 //! The bytes go to a file without a name in the directory of the output (O_TMPFILE), which the
 //! system removes by itself whatever happens, or where the file system has no such files to a
 //! hidden name beside the output, which is removed on drop. [`OutputFile::commit`] syncs, gives
-//! the file its name in one step, and syncs the directory.
+//! the file its name in one step, and syncs the directory. A file that is replaced leaves its
+//! permissions to the new one, which nobody may read before who could not read the old one.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -28,14 +29,18 @@ pub(crate) enum Existing {
     Stream,
 }
 
-/// Looks at the place of the output. Directories are refused here.
+/// Looks at the place of the output. Directories are refused here, and names of directories.
 pub(crate) fn existing(path: &Path) -> Result<Existing, Error> {
+    let is_directory_name = path.as_os_str().as_bytes().ends_with(b"/");
     match rustix::fs::stat(path) {
         Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Existing::File),
             FileType::Directory => Err(Error::NotReplaceable { path: path.to_owned() }),
             _ => Ok(Existing::Stream),
         },
+        Err(Errno::NOENT | Errno::NOTDIR) if is_directory_name => {
+            Err(Error::DirectoryName { path: path.to_owned() })
+        }
         Err(Errno::NOENT) => Ok(Existing::Nothing),
         Err(error) => Err(Error::io("look at", path)(error)),
     }
@@ -72,9 +77,12 @@ impl OutputFile {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(CWD, parent, flags, Mode::empty())
             .map_err(Error::io("open the directory", parent))?;
-        let (file, hidden) = match open_unnamed(&directory) {
+        // Until it is known who may read it, only its owner may.
+        let is_there = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let mode = Mode::from_raw_mode(if is_there { 0o600 } else { 0o666 });
+        let (file, hidden) = match open_unnamed(&directory, mode) {
             Some(file) => (file, None),
-            None => open_hidden(&directory, &name)
+            None => open_hidden(&directory, &name, mode)
                 .map(|(file, hidden)| (file, Some(hidden)))
                 .map_err(Error::io("create a file in", parent))?,
         };
@@ -125,6 +133,11 @@ impl OutputFile {
     }
 
     fn put_over(&mut self) -> rustix::io::Result<()> {
+        match rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(replaced) => self.be_as_open_as(&replaced)?,
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
         let hidden = match self.hidden.take() {
             Some(hidden) => hidden,
             None => self.link_hidden()?,
@@ -135,6 +148,45 @@ impl OutputFile {
         rustix::fs::renameat(&self.directory, hidden, &self.directory, &self.name)?;
         self.hidden = None;
         Ok(())
+    }
+
+    /// Takes over permissions, access list, and as far as this process may owner and group of the
+    /// file that is replaced. Where they cannot be kept, less is allowed, never more.
+    fn be_as_open_as(&self, replaced: &Stat) -> rustix::io::Result<()> {
+        let own = rustix::fs::fstat(&self.file)?;
+        let mut bits = replaced.st_mode & 0o777;
+        let group = Gid::from_raw(replaced.st_gid);
+        if (own.st_uid, own.st_gid) != (replaced.st_uid, replaced.st_gid) {
+            let owner = Uid::from_raw(replaced.st_uid);
+            let is_kept = rustix::fs::fchown(&self.file, Some(owner), Some(group)).is_ok()
+                || rustix::fs::fchown(&self.file, None, Some(group)).is_ok();
+            if !is_kept {
+                // Who was of the group is now of the others, or the other way round.
+                let both = bits >> 3 & bits & 0o7;
+                bits = bits & 0o700 | both << 3 | both;
+            }
+        }
+        let list = self.access_list();
+        if list.is_some() {
+            // With a list these are its mask, and may be more than the group has.
+            bits &= 0o707;
+        }
+        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(bits))?;
+        if let Some(list) = list {
+            // Without it the group has nothing.
+            let _ = rustix::fs::fsetxattr(&self.file, ACCESS_LIST, &list, XattrFlags::empty());
+        }
+        Ok(())
+    }
+
+    /// The access list of the file that is replaced, if it has one.
+    fn access_list(&self) -> Option<Vec<u8>> {
+        let directory = format!("/proc/self/fd/{}", self.directory.as_raw_fd());
+        let path = Path::new(&directory).join(&self.name);
+        let mut list = vec![0; ACCESS_LIST_LEN_MAX];
+        let len = rustix::fs::lgetxattr(&path, ACCESS_LIST, &mut list[..]).ok()?;
+        list.truncate(len);
+        Some(list)
     }
 
     fn link_hidden(&self) -> rustix::io::Result<OsString> {
@@ -157,24 +209,27 @@ impl Drop for OutputFile {
     }
 }
 
+/// The attribute that holds the access list of a file, and the most an attribute may be.
+const ACCESS_LIST: &str = "system.posix_acl_access";
+const ACCESS_LIST_LEN_MAX: usize = 64 << 10;
 /// Hidden names tried before giving up.
 const ATTEMPTS_MAX: u32 = 100;
 
-fn open_unnamed(directory: &OwnedFd) -> Option<File> {
+fn open_unnamed(directory: &OwnedFd, mode: Mode) -> Option<File> {
     // The name is given through /proc; without it the file would never get one.
     if !Path::new("/proc/self/fd").exists() {
         return None;
     }
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(directory, ".", flags, Mode::from_raw_mode(0o666)).ok()?;
+    let fd = rustix::fs::openat(directory, ".", flags, mode).ok()?;
     Some(File::from(fd))
 }
 
-fn open_hidden(directory: &OwnedFd, name: &OsStr) -> io::Result<(File, OsString)> {
+fn open_hidden(directory: &OwnedFd, name: &OsStr, mode: Mode) -> io::Result<(File, OsString)> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     for attempt in 0..ATTEMPTS_MAX {
         let hidden = hidden_name(name, attempt);
-        match rustix::fs::openat(directory, &hidden, flags, Mode::from_raw_mode(0o666)) {
+        match rustix::fs::openat(directory, &hidden, flags, mode) {
             Err(Errno::EXIST) => continue,
             result => return Ok((File::from(result?), hidden)),
         }
@@ -200,7 +255,9 @@ fn link(file: &File, directory: &OwnedFd, name: &OsStr) -> rustix::io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
     use std::io::Write;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn names(directory: &Path) -> Vec<OsString> {
         std::fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name()).collect()
@@ -213,7 +270,7 @@ mod tests {
     fn hidden(path: &Path) -> OutputFile {
         let mut output = unnamed(path);
         if output.hidden.is_none() {
-            let (file, name) = open_hidden(&output.directory, &output.name).unwrap();
+            let (file, name) = open_hidden(&output.directory, &output.name, Mode::RUSR).unwrap();
             output.file = file;
             output.hidden = Some(name);
         }
@@ -257,6 +314,58 @@ mod tests {
             assert_eq!(names(temp.path()), ["out"]);
             std::fs::remove_file(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn what_is_replaced_leaves_its_permissions() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("out");
+        for way in WAYS {
+            for bits in [0o600, 0o640, 0o444, 0o664] {
+                std::fs::write(&path, "old").unwrap();
+                std::fs::set_permissions(&path, Permissions::from_mode(bits)).unwrap();
+                let output = way(&path);
+                let meanwhile = output.file().metadata().unwrap().mode();
+                assert_eq!(meanwhile & 0o077, 0, "others see it before it is done");
+                output.commit(true).unwrap();
+                let found = std::fs::metadata(&path).unwrap();
+                assert_eq!((found.mode() & 0o7777, found.len()), (bits, 0));
+                std::fs::remove_file(&path).unwrap();
+            }
+        }
+        // Owner and group, too, where that is allowed.
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        if std::os::unix::fs::chown(&path, Some(54_321), Some(54_322)).is_ok() {
+            unnamed(&path).commit(true).unwrap();
+            let found = std::fs::metadata(&path).unwrap();
+            assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (54_321, 54_322, 0o640));
+        }
+        // A list with another user, a mask, and nothing for the group; where there are lists.
+        let entry = |tag: u16, bits: u16, id: u32| {
+            [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        let no_id = u32::MAX;
+        let list = [(1, 6, no_id), (2, 6, 54_321), (4, 0, no_id), (16, 6, no_id), (32, 0, no_id)];
+        let list = list.map(|(tag, bits, id)| entry(tag, bits, id)).concat();
+        let list = [&2u32.to_le_bytes()[..], &list].concat();
+        if rustix::fs::setxattr(&path, ACCESS_LIST, &list, XattrFlags::empty()).is_ok() {
+            unnamed(&path).commit(true).unwrap();
+            let mut kept = vec![0; 1000];
+            let len = rustix::fs::getxattr(&path, ACCESS_LIST, &mut kept[..]).unwrap();
+            assert_eq!(&kept[..len], list);
+        }
+    }
+
+    #[test]
+    fn names_of_directories_are_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let name = |name: &str| existing(&temp.path().join(name));
+        std::fs::write(temp.path().join("file"), "old").unwrap();
+        assert!(matches!(name("new/"), Err(Error::DirectoryName { .. })));
+        assert!(matches!(name("file/"), Err(Error::DirectoryName { .. })));
+        assert!(matches!(name("./"), Err(Error::NotReplaceable { .. })));
+        assert_eq!(name("new").unwrap(), Existing::Nothing);
     }
 
     #[test]

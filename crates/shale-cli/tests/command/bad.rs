@@ -73,6 +73,8 @@ fn an_existing_output_is_kept_unless_told_otherwise() {
     stage.run(0, &["check", "image.shale", "-q"]);
     stage.fails(1, &["create", "source", "-fo", "source"], &["source"]);
     stage.fails(1, &["create", "source", "-o", "no/where"], &["no"]);
+    stage.fails(1, &["create", "source", "-o", "new/"], &["new/", "slash"]);
+    stage.fails(1, &["export", "image.shale", "-o", "new.tar/", "--format", "tar"], &["slash"]);
     assert_eq!(stage.names(), ["image.shale", "source"]);
     // So is a signature.
     stage.run(0, &["keygen", "key", "-q"]);
@@ -174,6 +176,23 @@ fn a_place_for_temporary_files_that_is_not_there_is_named() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains(place) && said.matches(why).count() == 1, "{said}");
         assert!(!said.contains("more room"), "{said}");
+    }
+}
+
+#[test]
+fn what_is_replaced_leaves_its_permissions_to_the_new_file() {
+    let stage = Stage::new();
+    stage.run(0, &["export", "image.shale", "-o", "out.tar", "-q"]);
+    for name in ["image.shale", "out.tar"] {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(stage.path(name), mode).unwrap();
+    }
+    stage.run(0, &["create", "source", "-o", "image.shale", "-q", "-f"]);
+    stage.run(0, &["export", "image.shale", "-o", "out.tar", "-q", "-f"]);
+    for name in ["image.shale", "out.tar"] {
+        let found = fs::metadata(stage.path(name)).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&found.permissions());
+        assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 }
 
