@@ -245,9 +245,8 @@ impl Image {
 
     /// Fills `buf` with the stored bytes of a frame and verifies them.
     fn read_frame(&self, record: &FrameRecord, buf: &mut [u8]) -> Result<(), ReadError> {
-        self.stored.healing(record.stored_offset, record.stored_len, || {
-            self.stored.read_into(record.stored_offset, buf)?;
-            check_sum("stored", record.stored_sum, buf)
+        self.stored.healing(record.stored_offset, buf, |bytes| {
+            check_sum("stored", record.stored_sum, bytes)
         })
     }
 

@@ -73,6 +73,9 @@ pub struct Options {
     pub expect: Option<Identity>,
     /// Repair damage while reading, in memory, if the image has parity.
     pub repair: bool,
+    /// Bytes of repaired leaves that are kept. With fewer a read may have to repair again what an
+    /// earlier one did, and is still given all that it needs.
+    pub repaired_bytes_max: u64,
     /// Where repairs are told.
     pub log: Option<Log>,
 }
@@ -89,6 +92,7 @@ impl Default for Options {
             prefetch_bytes_max: 4 << 20,
             expect: None,
             repair: true,
+            repaired_bytes_max: 256 << 20,
             log: None,
         }
     }
@@ -157,8 +161,9 @@ impl Image {
         };
         let Some(parity) = parity::find(&source, Some(start), None) else { return Err(error) };
         let end = start + parity.image_len();
+        let kept = options.repaired_bytes_max;
         let healing: Arc<dyn Source> =
-            Arc::new(HealingSource::forced(source, parity, options.log.clone()));
+            Arc::new(HealingSource::forced(source, parity, kept, options.log.clone()));
         let at = OffsetChoice::At(start);
         let opened = Found::locate(&healing, at)
             .and_then(|found| Self::open_found(&healing, found, &options));
@@ -191,7 +196,8 @@ impl Image {
                     .checked_add(start + TRAILER_SECTION_LEN as u64)
                     .filter(|_| trailer.previous_trailer_offset > 0),
             };
-            source = Arc::new(HealingSource::new(source, start, hint, options.log.clone()));
+            let kept = options.repaired_bytes_max;
+            source = Arc::new(HealingSource::new(source, start, hint, kept, options.log.clone()));
         }
         let whole = Stored::new(Arc::clone(&source), start, Arc::clone(counters));
         let whole = whole.first(trailer.image_len);

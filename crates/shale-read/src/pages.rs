@@ -97,11 +97,10 @@ impl PageStore {
     /// asks for one. One read of the source.
     fn read_plain(&self, page: &PageRef, dictionary: &[u8]) -> Result<Vec<u8>, ReadError> {
         check_page_ref(page)?;
-        let stored = self.stored.healing(page.offset, u64::from(page.stored_len), || {
-            let stored = self.stored.read(page.offset, page.stored_len as usize)?;
+        let mut stored = self.stored.room(page.offset, page.stored_len as usize)?;
+        self.stored.healing(page.offset, &mut stored, |bytes| {
             add(&self.stored.counters().pages_read, 1);
-            check_sum("stored", page.checksum, &stored)?;
-            Ok(stored)
+            check_sum("stored", page.checksum, bytes)
         })?;
         if page.codec == 0 {
             return Ok(stored); // `check_page_ref` has seen that the lengths agree.

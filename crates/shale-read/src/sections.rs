@@ -148,10 +148,9 @@ pub(crate) fn read_header(
     offset: u64,
     image_tag: u64,
 ) -> Result<SectionHeader, ReadError> {
-    let header = stored.healing(offset, SECTION_HEADER_LEN as u64, || {
-        let mut bytes = [0; SECTION_HEADER_LEN];
-        stored.read_into(offset, &mut bytes)?;
-        Ok(SectionHeader::decode(&bytes, offset, image_tag, xxh3_64)?)
+    let mut bytes = [0; SECTION_HEADER_LEN];
+    let header = stored.healing(offset, &mut bytes, |bytes| {
+        Ok(SectionHeader::decode(bytes, offset, image_tag, xxh3_64)?)
     })?;
     stored.check(header.payload_offset(), header.stored_len)?;
     Ok(header)
@@ -283,10 +282,9 @@ pub(crate) fn read_payload(
             return Err(value(what, len, Expected::AtMost(max)));
         }
     }
-    let payload = stored.healing(header.payload_offset(), header.stored_len, || {
-        let payload = stored.read(header.payload_offset(), header.stored_len as usize)?;
-        check_sum("payload", header.payload_sum, &payload)?;
-        Ok(payload)
+    let mut payload = stored.room(header.payload_offset(), header.stored_len as usize)?;
+    stored.healing(header.payload_offset(), &mut payload, |bytes| {
+        check_sum("payload", header.payload_sum, bytes)
     })?;
     decode_payload(payload, header, decoders)
 }
@@ -346,9 +344,9 @@ pub(crate) fn root_at(
         if !(SECTION_HEADER_LEN as u64..=max).contains(&len) {
             return Err(value("length of the root section", len, expected));
         }
-        let (header, payload) = stored.healing(offset, len, || {
-            let mut section = stored.read(offset, len as usize)?;
-            let header = SectionHeader::decode(&section, offset, image_tag, xxh3_64)?;
+        let mut section = stored.room(offset, len as usize)?;
+        let header = stored.healing(offset, &mut section, |section| {
+            let header = SectionHeader::decode(section, offset, image_tag, xxh3_64)?;
             if header.section_type != SectionType::Root as u16 {
                 let expected = Expected::Exactly(SectionType::Root as u64);
                 return Err(value("type of the section", header.section_type.into(), expected));
@@ -357,10 +355,10 @@ pub(crate) fn root_at(
                 let expected = Expected::Exactly(len - SECTION_HEADER_LEN as u64);
                 return Err(value("length of its payload", header.stored_len, expected));
             }
-            let payload = section.split_off(SECTION_HEADER_LEN);
-            check_sum("payload", header.payload_sum, &payload)?;
-            Ok((header, payload))
+            check_sum("payload", header.payload_sum, &section[SECTION_HEADER_LEN..])?;
+            Ok(header)
         })?;
+        let payload = section.split_off(SECTION_HEADER_LEN);
         if header.plain_len > ROOT_PLAIN_LEN_MAX {
             let expected = Expected::AtMost(ROOT_PLAIN_LEN_MAX);
             return Err(value("plain length of the root", header.plain_len, expected));

@@ -19,10 +19,11 @@ pub trait Source: Send + Sync {
     /// Fills `buf` from `offset` or fails; `UnexpectedEof` if the source ends before.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
-    /// Asks for right bytes where those of `offset..offset + len` were found to be wrong, or could
-    /// not be read. True if it is worth reading them again. Sources that cannot repair say no.
-    fn heal(&self, offset: u64, len: u64) -> bool {
-        let _ = (offset, len);
+    /// Asks for right bytes from `offset` on, where those that were read were found to be wrong, or
+    /// could not be read. True if `buf` is filled with what is worth looking at again. Sources that
+    /// cannot repair say no.
+    fn heal(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let _ = (offset, buf);
         false
     }
 }
@@ -36,8 +37,8 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).read_at(offset, buf)
     }
 
-    fn heal(&self, offset: u64, len: u64) -> bool {
-        (**self).heal(offset, len)
+    fn heal(&self, offset: u64, buf: &mut [u8]) -> bool {
+        (**self).heal(offset, buf)
     }
 }
 
@@ -127,8 +128,9 @@ impl<S: Source> Source for SliceSource<S> {
         }
     }
 
-    fn heal(&self, offset: u64, len: u64) -> bool {
-        offset < self.len && self.inner.heal(self.start + offset, len.min(self.len - offset))
+    fn heal(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let end = offset.checked_add(buf.len() as u64);
+        end.is_some_and(|end| end <= self.len) && self.inner.heal(self.start + offset, buf)
     }
 }
 

@@ -62,35 +62,42 @@ impl Stored {
         self.source.read_at(offset, buf).map_err(|error| Fault::Io { offset, len, error }.into())
     }
 
+    /// `len` bytes from `offset`, allocated after the range is known to be inside the image; the
+    /// caller has bounded `len`.
+    pub(crate) fn room(&self, offset: u64, len: usize) -> Result<Vec<u8>, ReadError> {
+        self.check(offset, len as u64)?;
+        Ok(vec![0; len])
+    }
+
     /// `len` bytes from `offset`; the caller has bounded `len`. Allocates after the range is known
     /// to be inside the image.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, ReadError> {
-        self.check(offset, len as u64)?;
-        let mut bytes = vec![0; len];
+        let mut bytes = self.room(offset, len)?;
         self.read_into(offset, &mut bytes)?;
         Ok(bytes)
     }
-}
 
-impl Stored {
-    /// Runs `attempt`, which reads and verifies `len` bytes from `offset`. Where they are damaged
-    /// or not to be read and the source can repair them, it is run once more.
+    /// Fills `buf` from `offset`, and has `verify` look at it. Where the bytes are damaged or not to
+    /// be read and the source can repair them, it looks at the repaired ones.
     pub(crate) fn healing<T>(
         &self,
         offset: u64,
-        len: u64,
-        mut attempt: impl FnMut() -> Result<T, ReadError>,
+        buf: &mut [u8],
+        mut verify: impl FnMut(&[u8]) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
-        let error = match attempt() {
+        let error = match self.read_into(offset, buf).and_then(|()| verify(buf)) {
             Err(error) if error.is_healable() => error,
             result => return result,
         };
-        // A range outside of the image is a wrong number, and no damage of what it points to.
-        if self.check(offset, len).is_err() || !self.source.heal(self.start + offset, len) {
+        // A range outside of the image is a wrong number, and no damage of what it points to. The
+        // repaired bytes come with the answer: what is kept of them may be gone in a moment.
+        if self.check(offset, buf.len() as u64).is_err()
+            || !self.source.heal(self.start + offset, buf)
+        {
             return Err(error);
         }
         add(&self.counters.reads_repaired, 1);
-        attempt()
+        verify(buf)
     }
 }
 

@@ -9,6 +9,7 @@ use shale::{
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
 const LEAF: usize = 64 << 10;
@@ -241,6 +242,91 @@ fn each_of_several_groups_is_restored_by_itself() {
     let report = repair(&from, &to, &salvage, &NoProgress).unwrap();
     assert_eq!(report.leaves_lost as usize, bodies + 1);
     assert_eq!(report.leaves_repaired as usize, (groups - 1) * bodies);
+}
+
+/// Reads all of a damaged image while no more than `kept` repaired leaves are kept, by one thread
+/// and by several at once; the bytes that one thread read from the source.
+fn assert_read(damaged: &[u8], files: &[Vec<u8>], kept: usize, what: &str) -> u64 {
+    let options = Options {
+        repaired_bytes_max: (kept * LEAF) as u64,
+        cache_bytes_max: 0,
+        ..Options::default()
+    };
+    let source = Arc::new(Counted { bytes: damaged.to_vec(), read: AtomicU64::new(0) });
+    let open =
+        || Image::open(source.clone(), options.clone()).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let read = |image: &Arc<Image>| {
+        let found = contents(image).unwrap_or_else(|e| panic!("{what}, {kept} leaves kept: {e}"));
+        assert!(found == files, "{what}, {kept} leaves kept: read other contents");
+    };
+    read(&open());
+    let bytes = source.read.load(Ordering::Relaxed);
+    let shared = open();
+    std::thread::scope(|scope| {
+        (0..3).for_each(|_| _ = scope.spawn(|| read(&shared)));
+    });
+    bytes
+}
+
+/// A source that counts what is read of it.
+struct Counted {
+    bytes: Vec<u8>,
+    read: AtomicU64,
+}
+
+impl Source for Counted {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        let range = offset as usize..offset as usize + buf.len();
+        buf.copy_from_slice(self.bytes.get(range).ok_or(std::io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_read_gets_all_that_parity_restores_however_little_is_kept() {
+    let place = Place::new();
+    let plain = place.image("image", 5 * MIB, 0);
+    let files = contents(&open(plain.clone())).unwrap();
+    let path = place.path("image");
+    let add = |parts_per_million, group_leaves_max| {
+        fs::write(&path, &plain).unwrap();
+        let options =
+            ParityOptions { parts_per_million, group_leaves_max, ..ParityOptions::default() };
+        let report = add_parity(&path, &options, &NoProgress).unwrap();
+        (fs::read(&path).unwrap(), report)
+    };
+    // One group, which loses many times what is kept, from the very first leaf on.
+    let (bytes, _) = add(1_000_000, u64::from(u32::MAX));
+    let damaged = zero(&bytes, 0, plain.len() - LEAF);
+    for kept in [0, 1, 5, 40] {
+        assert_read(&damaged, &files, kept, "a group");
+    }
+    // Several groups, where leaves that lie side by side are of different ones.
+    let (bytes, report) = add(250_000, 20);
+    let damaged = zero(&bytes, 3 * LEAF + 1, report.burst_bytes as usize);
+    let by_kept = [0, 1, 5, 40].map(|kept| assert_read(&damaged, &files, kept, "groups"));
+    // What follows a read is kept for the next one: half of the burst costs each group twice.
+    assert!(by_kept[3] < 5 * bytes.len() as u64, "{by_kept:?} of {}", bytes.len());
+    assert!(by_kept[3] < by_kept[1] / 2, "{by_kept:?}");
+}
+
+#[test]
+fn a_read_gets_what_is_restored_only_after_leaves_of_another_group() {
+    let place = Place::new();
+    let bytes = place.image("image", 5 * MIB, 50_000);
+    let files = contents(&open(bytes.clone())).unwrap();
+    // As many leaves of frames as there are bodies, and the trailer before the parity, whose leaf
+    // has parity of metadata too.
+    let mut damaged = bytes.clone();
+    (0..18).for_each(|leaf| damaged[(2 * leaf + 1) * LEAF] ^= 1);
+    let trailer = open(bytes.clone()).trailer().previous_trailer_offset as usize;
+    damaged[trailer + 100] ^= 1;
+    assert_restored(&place, &damaged, &bytes, &files, "one more, of metadata");
 }
 
 /// Bodies of the first set of the image at `path`.

@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,6 +72,17 @@ pub trait LeafStore {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
     /// Takes a repaired leaf: `bytes` belong at `offset` of the image. Later reads give them.
     fn repaired(&mut self, leaf: u64, offset: u64, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// What came of repairing one leaf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LeafRepair {
+    /// It is whole.
+    Whole,
+    /// It is damaged beyond repair, as are all of these.
+    Lost(BTreeSet<u64>),
+    /// The source gave other bytes than a moment before.
+    Changed,
 }
 
 /// Looks for the newest parity in `source`: first at `hint`, an offset in the source where a parity
@@ -356,7 +368,7 @@ impl Parity {
                     );
                 }
                 for group in groups {
-                    self.repair_group(store, set, group, damage, done)?;
+                    self.repair_group(store, (set, group), damage, &|_| true, done)?;
                 }
             }
             if damage.leaves.is_empty() || damage.leaves.len() == before {
@@ -394,39 +406,145 @@ impl Parity {
         }
     }
 
-    /// Compares all leaves of the groups of `leaf` with their hashes and repairs what is damaged in
-    /// them. Says whether `leaf` is whole now.
-    pub fn repair_leaf(&self, store: &mut dyn LeafStore, leaf: u64) -> io::Result<bool> {
+    /// Repairs `leaf`, which a reader needs who reads all of `leaves` that there are, `leaf` among
+    /// them. Others that the same groups restore are repaired too: those of the read, and at most
+    /// `others_max` more, first those that follow it.
+    ///
+    /// Reads a group of the leaf, up to a GiB. Where that has lost too much, further ones that may
+    /// restore some of it first, one after the other: as much as there is, if need be. Memory: what
+    /// one group decodes with, and what it gives back.
+    ///
+    /// # Errors
+    /// Of the store.
+    pub fn repair_leaf(
+        &self,
+        store: &mut dyn LeafStore,
+        leaf: u64,
+        leaves: &Range<u64>,
+        others_max: usize,
+    ) -> io::Result<LeafRepair> {
         if leaf >= self.layout.leaf_count {
-            return Ok(false);
+            return Ok(LeafRepair::Lost(BTreeSet::from([leaf])));
         }
-        let mut buf = Vec::new();
-        if self.is_whole(store, leaf, &mut buf) {
-            return Ok(true);
+        if self.is_leaf_whole(store, leaf, &mut Vec::new()) {
+            return Ok(LeafRepair::Whole);
         }
         let mut damage = LeafDamage::default();
-        for (set, group) in self.groups_of(leaf).collect::<Vec<_>>() {
-            for leaf in self.group_leaves(set, group) {
-                if !self.is_whole(store, leaf, &mut buf) {
-                    damage.leaves.insert(leaf);
-                }
+        let mut scanned = BTreeSet::new();
+        let mut ahead: BTreeSet<(usize, u64)> = self.groups_of(leaf).collect();
+        let mut lost = BTreeSet::new();
+        let plan = loop {
+            // Groups of metadata, which count higher, are small and have more parity.
+            let Some(group) = ahead.pop_last() else { return Ok(LeafRepair::Lost(lost)) };
+            self.scan_group(store, group, &scanned, &mut damage);
+            scanned.insert(group);
+            match self.plan(&damage, &scanned, leaf) {
+                Ok(plan) => break plan,
+                Err(left) => lost = left,
             }
-            for body in self.group_bodies(set, group) {
-                if !self.is_whole(store, self.layout.leaf_count + body, &mut buf) {
-                    damage.bodies.insert(body);
-                }
-            }
+            let groups = lost.iter().flat_map(|&leaf| self.groups_of(leaf));
+            ahead = groups.filter(|group| !scanned.contains(group)).collect();
+        };
+        for (at, &group) in plan.iter().enumerate() {
+            let (_, later) = plan.split_at(at + 1);
+            let kept = match later {
+                [] => self.nearest(group, &damage, leaves, others_max),
+                _ => BTreeSet::new(),
+            };
+            let wanted = |leaf: u64| {
+                leaves.contains(&leaf)
+                    || kept.contains(&leaf)
+                    || self.groups_of(leaf).any(|group| later.contains(&group))
+            };
+            self.repair_group(store, group, &mut damage, &wanted, &mut |_| ())?;
         }
-        self.repair(store, &mut damage, &mut |_| ())?;
-        Ok(!damage.leaves.contains(&leaf))
+        Ok(match damage.leaves.contains(&leaf) {
+            true => LeafRepair::Changed,
+            false => LeafRepair::Whole,
+        })
     }
 
+    /// Whether protected leaf `leaf` has its hash. Fills `buf` with what is there.
+    pub fn is_leaf_whole(&self, store: &dyn LeafStore, leaf: u64, buf: &mut Vec<u8>) -> bool {
+        leaf < self.layout.leaf_count && self.is_whole(store, leaf, buf)
+    }
+
+    /// Adds what is damaged of a group to `damage`, which has that of the groups `scanned`.
+    fn scan_group(
+        &self,
+        store: &dyn LeafStore,
+        (set, group): (usize, u64),
+        scanned: &BTreeSet<(usize, u64)>,
+        damage: &mut LeafDamage,
+    ) {
+        let mut buf = Vec::new();
+        for leaf in self.group_leaves(set, group) {
+            let is_known = self.groups_of(leaf).any(|group| scanned.contains(&group));
+            if !is_known && !self.is_whole(store, leaf, &mut buf) {
+                damage.leaves.insert(leaf);
+            }
+        }
+        for body in self.group_bodies(set, group) {
+            if !self.is_whole(store, self.layout.leaf_count + body, &mut buf) {
+                damage.bodies.insert(body);
+            }
+        }
+    }
+
+    /// Which of the groups `scanned` to repair, in which order, for `leaf` to be whole; if that
+    /// cannot be, what they leave damaged. Counts, reads nothing.
+    fn plan(
+        &self,
+        damage: &LeafDamage,
+        scanned: &BTreeSet<(usize, u64)>,
+        leaf: u64,
+    ) -> Result<Vec<(usize, u64)>, BTreeSet<u64>> {
+        let mut lost = damage.leaves.clone();
+        let mut plan = Vec::new();
+        loop {
+            let before = plan.len();
+            for &(set, group) in scanned.iter().rev() {
+                let of_group = |leaf: &u64| self.groups_of(*leaf).any(|of| of == (set, group));
+                let count = lost.iter().copied().filter(of_group).count();
+                let bodies = self.group_bodies(set, group);
+                let whole = bodies.filter(|body| !damage.bodies.contains(body)).take(count).count();
+                if count == 0 || whole < count {
+                    continue;
+                }
+                lost.retain(|leaf| !of_group(leaf));
+                plan.push((set, group));
+                if !lost.contains(&leaf) {
+                    return Ok(plan);
+                }
+            }
+            if plan.len() == before {
+                return Err(lost);
+            }
+        }
+    }
+
+    /// At most `count_max` damaged leaves of a group: those that follow `leaves`, then those from
+    /// the first on.
+    fn nearest(
+        &self,
+        (set, group): (usize, u64),
+        damage: &LeafDamage,
+        leaves: &Range<u64>,
+        count_max: usize,
+    ) -> BTreeSet<u64> {
+        let behind = damage.leaves.range(leaves.end..);
+        let all = behind.chain(damage.leaves.range(..leaves.start)).copied();
+        let of_group = |leaf: &u64| self.groups_of(*leaf).any(|of| of == (set, group));
+        all.filter(of_group).take(count_max).collect()
+    }
+
+    /// Repairs those leaves of a group that are `wanted`, if it can.
     fn repair_group(
         &self,
         store: &mut dyn LeafStore,
-        set: usize,
-        group: u64,
+        (set, group): (usize, u64),
         damage: &mut LeafDamage,
+        wanted: &dyn Fn(u64) -> bool,
         done: &mut dyn FnMut(u64),
     ) -> io::Result<()> {
         let leaves: Vec<u64> = self.group_leaves(set, group).collect();
@@ -446,8 +564,11 @@ impl Parity {
         let shards = work_shards(leaves.len(), bodies.len());
         let slice_len = (WORK_BYTES_MAX / shards / SLICE_STEP * SLICE_STEP)
             .clamp(SLICE_STEP, LEAF_LEN as usize);
-        let mut restored: BTreeMap<u64, Vec<u8>> =
-            lost.iter().map(|&leaf| (leaf, vec![0; LEAF_LEN as usize])).collect();
+        let mut restored: BTreeMap<u64, Vec<u8>> = lost
+            .iter()
+            .filter(|leaf| wanted(**leaf))
+            .map(|&leaf| (leaf, vec![0; LEAF_LEN as usize]))
+            .collect();
         let failed = |error| io::Error::other(error);
         let mut slice = vec![0; slice_len];
         let mut from = 0;

@@ -8,7 +8,7 @@ use shale_codec::xxh3_64;
 use shale_format::merkle::{Identity, LEAF_LEN};
 use shale_format::parity::{PARITY_HEAD_LEN, PARITY_MAGIC, ParityHead};
 use shale_format::{MerkleHead, Signature};
-use shale_read::trust::parity::{LeafStore, encode_chunk, find};
+use shale_read::trust::parity::{LeafRepair, LeafStore, encode_chunk, find};
 use shale_read::{Image, MemorySource, Options, Source};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -95,6 +95,17 @@ pub fn parity(bytes: &[u8]) {
     assert!(lost.is_subset(&left.leaves), "more was repaired than could be");
     assert_eq!(scan(&store).leaves, left.leaves, "what was repaired is not what it should be");
     assert_eq!(store.repaired.len(), before.leaves.len() - left.leaves.len());
+    // One leaf at a time, as readers ask: the same are lost.
+    for &leaf in before.leaves.iter().take(4) {
+        store.repaired.clear();
+        let found = parity.repair_leaf(&mut store, leaf, &(leaf..leaf + 1), 1);
+        match found.expect("memory takes every leaf") {
+            LeafRepair::Whole => assert!(store.repaired.contains_key(&leaf)),
+            LeafRepair::Lost(all) => assert!(all.contains(&leaf) && all.is_subset(&lost)),
+            // The hashes are of other bytes than the parity.
+            LeafRepair::Changed => assert!(!lost.contains(&leaf)),
+        }
+    }
 }
 
 /// Makes the sums of parity heads and of the chunks of their tables right.
