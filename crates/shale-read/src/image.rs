@@ -9,7 +9,6 @@ use std::sync::{Arc, Weak};
 
 use shale_format::schema::{contents, extents, frames, references};
 use shale_format::superblock::SUPERBLOCK_LEN;
-use shale_format::trailer::TRAILER_SECTION_LEN;
 use shale_format::{Identity, MerkleHead, Root, SectionHeader, Snapshot, Superblock, Trailer};
 
 use crate::cache::FrameCache;
@@ -21,7 +20,7 @@ use crate::sections::{self, SectionWalk};
 use crate::source::{SliceSource, Source};
 use crate::stored::Stored;
 use crate::tree::Tree;
-use crate::trust::heal::{HealingSource, Log};
+use crate::trust::heal::{HealingSource, Log, Trail};
 use crate::trust::merkle::{self, ProvenSource, identity_of};
 use crate::trust::parity;
 use crate::workers::Workers;
@@ -188,16 +187,12 @@ impl Image {
         let tag = superblock.image_tag();
         let mut source = Arc::clone(source);
         if options.repair {
-            // Parity lies right behind the trailer before it.
-            let hint = match &recovery {
-                Some(recovery) => start.checked_add(recovery.image_len),
-                None => trailer
-                    .previous_trailer_offset
-                    .checked_add(start + TRAILER_SECTION_LEN as u64)
-                    .filter(|_| trailer.previous_trailer_offset > 0),
+            let trail = match &recovery {
+                Some(recovery) => Trail::Broken(start + recovery.image_len),
+                None => Trail::Whole(trailer, tag),
             };
             let kept = options.repaired_bytes_max;
-            source = Arc::new(HealingSource::new(source, start, hint, kept, options.log.clone()));
+            source = Arc::new(HealingSource::new(source, start, trail, kept, options.log.clone()));
         }
         let whole = Stored::new(Arc::clone(&source), start, Arc::clone(counters));
         let whole = whole.first(trailer.image_len);

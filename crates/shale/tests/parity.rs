@@ -252,7 +252,7 @@ fn assert_read(damaged: &[u8], files: &[Vec<u8>], kept: usize, what: &str) -> u6
         cache_bytes_max: 0,
         ..Options::default()
     };
-    let source = Arc::new(Counted { bytes: damaged.to_vec(), read: AtomicU64::new(0) });
+    let source = Arc::new(Counted::new(damaged.to_vec()));
     let open =
         || Image::open(source.clone(), options.clone()).unwrap_or_else(|e| panic!("{what}: {e}"));
     let read = |image: &Arc<Image>| {
@@ -268,10 +268,22 @@ fn assert_read(damaged: &[u8], files: &[Vec<u8>], kept: usize, what: &str) -> u6
     bytes
 }
 
-/// A source that counts what is read of it.
+/// A source that counts what is read of it, and cannot be read from some offset on for a while.
 struct Counted {
     bytes: Vec<u8>,
     read: AtomicU64,
+    readable: AtomicU64,
+}
+
+impl Counted {
+    fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, read: AtomicU64::new(0), readable: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Bytes read since this was asked last.
+    fn take(&self) -> usize {
+        self.read.swap(0, Ordering::Relaxed) as usize
+    }
 }
 
 impl Source for Counted {
@@ -281,10 +293,93 @@ impl Source for Counted {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
         self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        if offset + buf.len() as u64 > self.readable.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("it cannot be read now"));
+        }
         let range = offset as usize..offset as usize + buf.len();
         buf.copy_from_slice(self.bytes.get(range).ok_or(std::io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
+}
+
+/// Reads all files and gives the bytes that were read of the source.
+fn cost(source: &Arc<Counted>, image: &Arc<Image>) -> (Result<Vec<Vec<u8>>, String>, usize) {
+    image.clear_caches();
+    source.take();
+    (contents(image), source.take())
+}
+
+#[test]
+fn nobody_looks_for_parity_where_trailers_say_that_there_is_none() {
+    let place = Place::new();
+    let bytes = place.image("image", 5 * MIB, 0);
+    let path = place.path("image");
+    let key = place.path("key");
+    shale::generate_key(&key, "").unwrap();
+    let key = shale::read_secret_key(&key).unwrap();
+    let options = shale::SignOptions::default();
+    let signature = shale::sign(&path, &key, &options, &NoProgress).unwrap();
+    shale::embed_signature(&path, &signature, &options).unwrap();
+    for (mut bytes, what) in [(bytes, "as built"), (fs::read(&path).unwrap(), "signed")] {
+        bytes[3 * MIB] ^= 1;
+        let source = Arc::new(Counted::new(bytes));
+        let never = Options { repair: false, ..Options::default() };
+        let never = Image::open(source.clone(), never).unwrap();
+        let (found, least) = cost(&source, &never);
+        assert!(found.is_err(), "{what}");
+        let image = Image::open(source.clone(), Options::default()).unwrap();
+        let (found, bytes) = cost(&source, &image);
+        assert!(found.unwrap_err().contains("checksum"), "{what}");
+        assert!(bytes <= least + 1024, "{what}: {bytes} bytes read, without repair {least}");
+    }
+}
+
+#[test]
+fn parity_that_could_not_be_read_once_is_looked_for_again() {
+    let place = Place::new();
+    let mut bytes = place.image("image", 3 * MIB, 50_000);
+    let files = contents(&open(bytes.clone())).unwrap();
+    let trailer = open(bytes.clone()).trailer().previous_trailer_offset;
+    bytes[MIB] ^= 1;
+    let source = Arc::new(Counted::new(bytes));
+    let image = Image::open(source.clone(), Options::default()).unwrap();
+    let fail = |from: u64| source.readable.store(from, Ordering::Relaxed);
+    fail(trailer);
+    assert!(contents(&image).is_err(), "parity cannot be read");
+    let (found, first) = cost(&source, &image);
+    assert!(found.is_err() && first < MIB * 5 / 2, "{first} bytes: all was looked through again");
+    fail(u64::MAX);
+    assert!(contents(&image).unwrap() == files);
+}
+
+#[test]
+fn a_group_that_is_beyond_repair_is_read_once() {
+    let place = Place::new();
+    let bytes = place.image("image", 5 * MIB, 50_000);
+    let files = contents(&open(bytes.clone())).unwrap();
+    let mut damaged = bytes.clone();
+    (0..19).for_each(|leaf| damaged[(2 * leaf + 1) * LEAF] ^= 1);
+    let source = Arc::new(Counted::new(damaged));
+    let image = Image::open(source.clone(), Options::default()).unwrap();
+    let (found, first) = cost(&source, &image);
+    assert!(found.is_err() && first > bytes.len() - MIB, "{first} bytes of {}", bytes.len());
+    let (found, again) = cost(&source, &image);
+    assert!(found.is_err() && again < first - bytes.len() * 4 / 5, "{again} bytes, first {first}");
+
+    // Where it is the source that fails, that may pass.
+    let mut damaged = bytes.clone();
+    damaged[3 * LEAF] ^= 1;
+    let source = Arc::new(Counted::new(damaged));
+    let options = Options { repaired_bytes_max: 0, cache_bytes_max: 0, ..Options::default() };
+    let image = Image::open(source.clone(), options).unwrap();
+    assert!(contents(&image).unwrap() == files, "its parity is known now");
+    source.readable.store(MIB as u64, Ordering::Relaxed);
+    let tree = image.tree(&SnapshotChoice::Newest).unwrap();
+    let mut buf = vec![0; MIB];
+    let failed = (1..20).filter(|&inode| tree.read(inode, 0, &mut buf).is_err()).count();
+    assert!(failed > 1, "{failed} failed");
+    source.readable.store(u64::MAX, Ordering::Relaxed);
+    assert!(contents(&image).unwrap() == files);
 }
 
 #[test]

@@ -1,22 +1,28 @@
 //! A source that repairs what its reader finds damaged, from the parity in the same source.
 //!
 //! Until something is damaged this costs nothing: parity is looked for when a reader first asks for
-//! a repair. The first damaged leaf of a group has the whole group read, up to a GiB; the damaged
+//! a repair, by a few small reads where the end of the image is whole. What was found lost is not
+//! tried again, unless something could not be read then that can be read now. The first damaged leaf of a group has the whole group read, up to a GiB; the damaged
 //! leaves of the group are repaired then and kept in memory, so the next ones cost nothing. A
 //! reader is given the bytes that it asked for at once, so it has them however few are kept. The
 //! file is never written to. Each repair is told to the log.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
+use shale_format::Trailer;
 use shale_format::merkle::LEAF_LEN;
 use shale_format::superblock::SUPERBLOCK_LEN;
 use shale_format::trailer::TRAILER_SECTION_LEN;
 
 use crate::source::Source;
-use crate::trust::parity::{LeafRepair, LeafStore, Parity, find};
+use crate::trust::parity::{LeafRepair, LeafStore, Parity, find, find_behind};
+
+/// Leaves remembered to be beyond repair: 2 MiB.
+const LOST_COUNT_MAX: usize = 1 << 16;
 
 /// Where lines about repairs go.
 #[derive(Clone)]
@@ -28,14 +34,107 @@ impl std::fmt::Debug for Log {
     }
 }
 
+/// Where parity is looked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Trail {
+    /// The source ends with this trailer, of the image with this tag.
+    Whole(Trailer, u64),
+    /// Something else follows the image, which ends at this offset in the source.
+    Broken(u64),
+}
+
+/// Offset and length of a read that failed.
+type Unread = (u64, usize);
+
 /// What is known of the parity of a source.
 enum Known {
-    /// Nobody has looked, or asked for anything to be repaired; the offset in the source where a
-    /// parity section may begin.
-    NotYet(Option<u64>),
-    /// There is none.
-    None,
+    /// Nobody has looked, or asked for anything to be repaired.
+    NotYet(Trail),
+    /// None was found; where something could not be read, there may be some all the same.
+    None(Trail, Option<Unread>),
     Some(Arc<Parity>),
+}
+
+/// What is known of what can be repaired.
+struct State {
+    parity: Known,
+    /// Leaves found beyond repair, so that nobody pays for their groups at each access; with each a
+    /// read that failed then, if one did.
+    lost: BTreeMap<u64, Option<Unread>>,
+}
+
+impl State {
+    fn new(parity: Known) -> Mutex<Self> {
+        Mutex::new(Self { parity, lost: BTreeMap::new() })
+    }
+
+    /// The parity, looked for where that has not been done, or not in all of the source and what
+    /// could not be read then can be read now.
+    fn parity(&mut self, source: &dyn Source, start: u64) -> Option<Arc<Parity>> {
+        let trail = match &self.parity {
+            Known::Some(parity) => return Some(Arc::clone(parity)),
+            Known::NotYet(trail) => *trail,
+            Known::None(trail, Some(unread)) if is_readable(source, *unread) => *trail,
+            Known::None(..) => return None,
+        };
+        let watched = Watched { inner: source, unread: Mutex::new(None) };
+        let found = match trail {
+            Trail::Whole(trailer, tag) => find_behind(&watched, start, &trailer, tag),
+            Trail::Broken(end) => find(&watched, Some(start), Some(end)),
+        };
+        let unread = watched.unread.into_inner().unwrap_or_else(|e| e.into_inner());
+        let parity = found.map(Arc::new);
+        self.parity = parity.clone().map_or(Known::None(trail, unread), Known::Some);
+        parity
+    }
+
+    /// Whether one of `leaves` was found beyond repair, and nothing can be read that could not be
+    /// read then.
+    fn is_lost(&mut self, source: &dyn Source, leaves: &Range<u64>) -> bool {
+        let mut of_read = self.lost.range(leaves.clone());
+        let Some((&leaf, &unread)) = of_read.next() else { return false };
+        let is_lost = unread.is_none_or(|unread| !is_readable(source, unread));
+        if !is_lost {
+            self.lost.retain(|_, other| *other != unread);
+            self.lost.remove(&leaf);
+        }
+        is_lost
+    }
+
+    fn lose(&mut self, leaf: u64, others: BTreeSet<u64>, unread: Option<Unread>) {
+        if self.lost.len() + others.len() > LOST_COUNT_MAX {
+            self.lost.clear();
+        }
+        // Those that follow are asked for next.
+        let near = others.range(leaf..).chain(others.range(..leaf)).take(LOST_COUNT_MAX);
+        self.lost.extend(near.map(|&leaf| (leaf, unread)));
+    }
+}
+
+fn is_readable(source: &dyn Source, (offset, len): Unread) -> bool {
+    source.read_at(offset, &mut vec![0; len]).is_ok()
+}
+
+/// A source that remembers a read which failed and may not fail again.
+struct Watched<'s> {
+    inner: &'s dyn Source,
+    unread: Mutex<Option<Unread>>,
+}
+
+impl Source for Watched<'_> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(offset, buf).inspect_err(|_| {
+            // Behind the end there will never be anything.
+            if offset.checked_add(buf.len() as u64).is_some_and(|end| end <= self.inner.len()) {
+                let mut unread = self.unread.lock().unwrap_or_else(|e| e.into_inner());
+                unread.get_or_insert((offset, buf.len()));
+            }
+        })
+    }
 }
 
 /// A source with an overlay of what was repaired.
@@ -43,7 +142,7 @@ pub(crate) struct HealingSource {
     inner: Arc<dyn Source>,
     len: u64,
     start: u64,
-    parity: Mutex<Known>,
+    state: Mutex<State>,
     overlay: RwLock<Overlay>,
     /// Repaired leaves that are kept.
     leaf_count_max: usize,
@@ -76,19 +175,19 @@ impl Overlay {
 }
 
 impl HealingSource {
-    /// Over a source whose image begins at `start`, where a parity section may begin at `hint`.
-    /// Keeps repaired leaves of at most `bytes_max`.
+    /// Over a source whose image begins at `start` and may have parity along `trail`. Keeps repaired
+    /// leaves of at most `bytes_max`.
     pub(crate) fn new(
         inner: Arc<dyn Source>,
         start: u64,
-        hint: Option<u64>,
+        trail: Trail,
         bytes_max: u64,
         log: Option<Log>,
     ) -> Self {
         let len = inner.len();
-        let parity = Mutex::new(Known::NotYet(hint));
+        let state = State::new(Known::NotYet(trail));
         let leaf_count_max = leaf_count_max(bytes_max);
-        Self { inner, len, start, parity, overlay: RwLock::default(), leaf_count_max, log }
+        Self { inner, len, start, state, overlay: RwLock::default(), leaf_count_max, log }
     }
 
     /// Over a source whose image cannot be opened as it is: superblock and trailer are repaired at
@@ -108,9 +207,9 @@ impl HealingSource {
         let lost = inner.read_at(at, &mut found).is_err() || found != trailer;
         let fixed = if lost { vec![(at, trailer.to_vec())] } else { Vec::new() };
         let overlay = RwLock::new(Overlay { fixed, ..Overlay::default() });
-        let parity = Mutex::new(Known::Some(Arc::new(parity)));
+        let state = State::new(Known::Some(Arc::new(parity)));
         let leaf_count_max = leaf_count_max(bytes_max);
-        let source = Self { inner, len, start, parity, overlay, leaf_count_max, log };
+        let source = Self { inner, len, start, state, overlay, leaf_count_max, log };
         if lost {
             source.say(format!("the trailer at offset {at} was repaired from parity"));
         }
@@ -128,8 +227,8 @@ impl HealingSource {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.parity.lock().unwrap_or_else(|e| e.into_inner())
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Puts the repaired bytes of `buf`, which begins at `offset`, in their places.
@@ -178,12 +277,21 @@ impl HealingSource {
     }
 
     /// Repairs `leaf` for a read of `leaves`, and gives what came with it of that read.
-    fn repair(&self, parity: &Parity, leaf: u64, leaves: &Range<u64>) -> Option<Repaired> {
-        let mut through = Through { source: self, repaired: Repaired::new() };
-        let others_max = self.leaf_count_max;
-        match parity.repair_leaf(&mut through, leaf, leaves, others_max) {
+    fn repair(
+        &self,
+        state: &mut State,
+        parity: &Parity,
+        leaf: u64,
+        leaves: &Range<u64>,
+    ) -> Option<Repaired> {
+        let mut through = Through::new(self);
+        match parity.repair_leaf(&mut through, leaf, leaves, self.leaf_count_max) {
             Ok(LeafRepair::Whole) => {}
-            Ok(LeafRepair::Lost(_) | LeafRepair::Changed) => return None,
+            Ok(LeafRepair::Changed) => return None,
+            Ok(LeafRepair::Lost(others)) => {
+                state.lose(leaf, others, through.unread.get());
+                return None;
+            }
             Err(error) => {
                 self.say(format!("leaf {leaf} was not repaired: {error}"));
                 return None;
@@ -223,6 +331,14 @@ type Repaired = BTreeMap<u64, Box<[u8]>>;
 struct Through<'s> {
     source: &'s HealingSource,
     repaired: Repaired,
+    /// The first read that failed and may not fail again.
+    unread: Cell<Option<Unread>>,
+}
+
+impl<'s> Through<'s> {
+    fn new(source: &'s HealingSource) -> Self {
+        Self { source, repaired: Repaired::new(), unread: Cell::new(None) }
+    }
 }
 
 impl LeafStore for Through<'_> {
@@ -234,7 +350,15 @@ impl LeafStore for Through<'_> {
                 buf.copy_from_slice(bytes);
                 Ok(())
             }
-            None => self.source.read_at(self.source.start + offset, buf),
+            None => {
+                let HealingSource { inner, start, .. } = self.source;
+                self.source.read_at(start + offset, buf).inspect_err(|_| {
+                    if start + offset + buf.len() as u64 <= inner.len() {
+                        let first = self.unread.get().or(Some((start + offset, buf.len())));
+                        self.unread.set(first);
+                    }
+                })
+            }
         }
     }
 
@@ -275,29 +399,24 @@ impl Source for HealingSource {
             _ => return false,
         };
         // Held while repairing, so that a group is repaired once however many readers ask.
-        let mut known = self.known();
-        if let Known::NotYet(hint) = *known {
-            *known = match find(&self.inner, Some(self.start), hint) {
-                Some(parity) => Known::Some(Arc::new(parity)),
-                None => Known::None,
-            };
-        }
-        let Known::Some(parity) = &*known else { return false };
+        let mut state = self.state();
+        let Some(parity) = state.parity(&self.inner, self.start) else { return false };
         let first = (offset - self.start) / LEAF_LEN;
         let last = (end - self.start).div_ceil(LEAF_LEN).min(parity.layout().leaf_count);
         let leaves = first..last;
-        if leaves.is_empty() {
+        if leaves.is_empty() || state.is_lost(&self.inner, &leaves) {
             return false;
         }
         let mut wanted: BTreeSet<u64> = leaves.clone().collect();
         let mut bytes = Vec::new();
         while let Some(leaf) = wanted.pop_first() {
-            let through = Through { source: self, repaired: Repaired::new() };
-            if parity.is_leaf_whole(&through, leaf, &mut bytes) {
+            if parity.is_leaf_whole(&Through::new(self), leaf, &mut bytes) {
                 lay(self.start + leaf * LEAF_LEN, &bytes, offset, buf);
                 continue;
             }
-            let Some(repaired) = self.repair(parity, leaf, &leaves) else { return false };
+            let Some(repaired) = self.repair(&mut state, &parity, leaf, &leaves) else {
+                return false;
+            };
             for (leaf, bytes) in repaired {
                 lay(self.start + leaf * LEAF_LEN, &bytes, offset, buf);
                 wanted.remove(&leaf);

@@ -26,7 +26,7 @@ use shale_format::parity::{
 };
 use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::trailer::TRAILER_SECTION_LEN;
-use shale_format::{ParityHead, SectionHeader, SectionType};
+use shale_format::{ParityHead, SectionHeader, SectionType, Trailer};
 
 use crate::source::Source;
 
@@ -38,6 +38,8 @@ const WORK_BYTES_MAX: usize = 256 << 20;
 /// at; a head that claims more is not believed.
 const LOST_FACTOR_MAX: u64 = 8;
 const LOST_LEN_MAX: u64 = 64 << 20;
+/// Trailers that are followed back to the first; where there are more, all is searched.
+const TRAILER_COUNT_MAX: usize = 1 << 16;
 
 /// A parity section of an image, with its table of hashes.
 #[derive(Debug, Clone)]
@@ -115,6 +117,65 @@ pub fn find(source: &dyn Source, start: Option<u64>, hint: Option<u64>) -> Optio
             return found;
         }
         end = from;
+    }
+    None
+}
+
+/// As [`find`], for an image that begins at `start` of `source` and ends, with the source, with the
+/// whole trailer `trailer`; `image_tag` is that of its superblock.
+///
+/// A parity section lies right behind a trailer, and each trailer names the one before it: two
+/// small reads for each that was ever added say whether there is one, mostly none. All is searched
+/// only where a section on the way is damaged, or lies behind a trailer that a repair has put there.
+pub fn find_behind(
+    source: &dyn Source,
+    start: u64,
+    trailer: &Trailer,
+    image_tag: u64,
+) -> Option<Parity> {
+    let hint = match newest_behind(source, start, trailer, image_tag) {
+        Some(None) => return None,
+        Some(Some(section)) => start.checked_add(section),
+        None => None,
+    };
+    find(source, Some(start), hint)
+}
+
+/// Offset in the image of the newest parity section that a trailer leads to; `None` if that cannot
+/// be told.
+fn newest_behind(
+    source: &dyn Source,
+    start: u64,
+    trailer: &Trailer,
+    image_tag: u64,
+) -> Option<Option<u64>> {
+    let mut trailer = *trailer;
+    for _ in 0..TRAILER_COUNT_MAX {
+        // Without a tree, it may have been written where others were lost.
+        if trailer.merkle_offset == 0 {
+            return None;
+        }
+        let at = trailer.previous_trailer_offset;
+        if at == 0 {
+            return Some(None);
+        }
+        let behind = at.checked_add(TRAILER_SECTION_LEN as u64)?;
+        let header = |offset: u64, kind: Option<SectionType>| {
+            let mut bytes = [0; SECTION_HEADER_LEN];
+            source.read_at(start.checked_add(offset)?, &mut bytes).ok()?;
+            let header = SectionHeader::decode(&bytes, offset, image_tag, xxh3_64).ok()?;
+            kind.is_none_or(|kind| header.section_type == kind as u16).then_some(header)
+        };
+        if header(behind, None)?.section_type == SectionType::Parity as u16 {
+            return Some(Some(behind));
+        }
+        let header = header(at, Some(SectionType::Trailer))?;
+        let mut payload = [0; TRAILER_SECTION_LEN - SECTION_HEADER_LEN];
+        source.read_at(start.checked_add(header.payload_offset())?, &mut payload).ok()?;
+        if xxh3_64(&payload) != header.payload_sum {
+            return None;
+        }
+        trailer = Trailer::decode(&payload, at).ok()?;
     }
     None
 }
