@@ -165,7 +165,7 @@ pub enum ParityState {
 pub enum Advice {
     /// Get the image that was expected.
     GetExpectedImage,
-    /// `shale repair`: parity restores everything.
+    /// `shale repair`: parity restores all that is damaged.
     Repair,
     /// Another copy of the image is better than all that follows.
     GetAnotherCopy,
@@ -221,13 +221,24 @@ impl CheckReport {
     /// What to do next, best first; nothing if nothing is wrong.
     pub fn advice(&self) -> Vec<Advice> {
         let any = |remedy| self.problems.iter().any(|problem| problem.remedy == remedy);
-        let all = |remedy| self.problems.iter().all(|problem| problem.remedy == remedy);
+        let is_as_before = |problem: &Problem| problem.remedy == Remedy::AsWritten;
+        // Not all problems are kept, but damage is counted.
+        let repairs = match self.parity {
+            ParityState::Found { damaged_leaves, damaged_bodies, lost_leaves: 0 } => {
+                let is_damaged = damaged_leaves + damaged_bodies > 0;
+                (is_damaged || any(Remedy::Parity)) && !any(Remedy::NoParity)
+            }
+            _ => false,
+        };
         if self.is_clean() {
             Vec::new()
         } else if any(Remedy::OtherImage) {
             vec![Advice::GetExpectedImage]
-        } else if all(Remedy::Parity) {
+        } else if repairs && !self.problems.iter().any(is_as_before) {
             vec![Advice::Repair]
+        } else if repairs {
+            // What was wrong before stays so.
+            vec![Advice::Repair, Advice::GetAnotherCopy, Advice::ExtractContinue]
         } else {
             let mut advice = vec![Advice::GetAnotherCopy];
             let leads_astray = self.problems.iter().any(|problem| problem.touches.everything);

@@ -177,6 +177,64 @@ fn a_damaged_frame_names_its_files_and_whether_parity_helps() {
 }
 
 #[test]
+fn a_damaged_section_header_hits_no_file_and_is_all_that_is_wrong() {
+    for parity in [50_000, 0] {
+        let whole = image(parity);
+        let sections = sections(&whole);
+        // Without the last trailer nothing is found at all.
+        for (kind, payload) in &sections[..sections.len() - 1] {
+            let mut bytes = whole.clone();
+            bytes[payload.start - 40..payload.start - 36].fill(0xaa);
+            let report = run(&bytes, &CheckOptions::default());
+            let what = format!("parity {parity}, section of type {kind}: {:#?}", report.problems);
+            assert!(!report.is_clean(), "{what}");
+            assert_eq!(report.damaged_path_count, 0, "{what}");
+            assert_eq!(report.damaged_frame_count, 0, "{what}");
+            assert!(report.checked.frames > 0, "{what}");
+            let remedy = if parity > 0 { Remedy::Parity } else { Remedy::NoParity };
+            for problem in &report.problems {
+                assert_eq!(problem.touches, shale::Touches::default(), "{problem}: {what}");
+                assert_eq!(problem.remedy, remedy, "{problem}: {what}");
+            }
+            let header =
+                format!("section {}", sections.iter().position(|s| s.1 == *payload).unwrap());
+            assert_eq!(report.problems[0].place, header, "{what}");
+            let first = if parity > 0 { Advice::Repair } else { Advice::GetAnotherCopy };
+            assert_eq!(report.advice()[0], first, "{what}");
+            assert!(!report.advice().contains(&Advice::Salvage), "{what}");
+        }
+        // Frames of a section whose header is damaged are still checked.
+        let place = find(&whole, &noise(64, 5));
+        let of_frames = sections.iter().rfind(|(_, payload)| payload.start <= place).unwrap();
+        let mut bytes = whole.clone();
+        bytes[of_frames.1.start - 40] ^= 1;
+        bytes[place] ^= 1;
+        let report = run(&bytes, &CheckOptions::default());
+        let paths: Vec<&[u8]> = report.damaged_paths.iter().map(|path| &path.path[..]).collect();
+        assert!(paths.contains(&&b"deep/noise-5"[..]) && paths.len() <= 2, "{paths:?}");
+    }
+}
+
+#[test]
+fn whatever_parity_restores_is_said_to_be_restored_and_nothing_was_so_before() {
+    let whole = image(50_000);
+    let metadata = pages(&whole).start;
+    // Half of the places in metadata, as most depends on them.
+    let near = (metadata..whole.len()).step_by((whole.len() - metadata) / 24);
+    let far = (0..metadata).step_by(metadata / 24);
+    for (number, place) in near.chain(far).enumerate() {
+        let mut bytes = whole.clone();
+        let len = if number % 2 == 0 { 1 } else { 20_000 };
+        bytes[place..].iter_mut().take(len).for_each(|byte| *byte ^= 0x10);
+        let report = run(&bytes, &CheckOptions::default());
+        let what = format!("{len} bytes at {place}: {:#?}", report.problems);
+        assert!(!report.is_clean(), "{what}");
+        assert!(report.problems.iter().all(|p| p.remedy == Remedy::Parity), "{what}");
+        assert_eq!(report.advice(), [Advice::Repair], "{what}");
+    }
+}
+
+#[test]
 fn what_is_more_than_parity_can_restore_is_told_apart() {
     let mut bytes = image(50_000);
     let report = run(&bytes, &CheckOptions::default());

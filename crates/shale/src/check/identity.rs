@@ -46,7 +46,8 @@ pub(super) fn check(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -
     let tree = match read(context, layout, offset) {
         Ok(tree) => tree,
         Err(what) => {
-            context.findings.add(place, Some(offset), what);
+            let range = Some((offset, layout.section_len(offset)));
+            context.findings.add_about(place, range, what, Scope::Nothing);
             return None;
         }
     };

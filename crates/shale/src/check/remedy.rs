@@ -10,7 +10,9 @@ use std::sync::Arc;
 use shale_format::merkle::LEAF_LEN;
 use shale_format::trailer::TRAILER_SECTION_LEN;
 use shale_read::Source;
-use shale_read::trust::parity::{LeafDamage, LeafStore, Parity, find, read_what_is_there};
+use shale_read::trust::parity::{
+    LeafDamage, LeafStore, Parity, find, find_behind, read_what_is_there,
+};
 
 use super::findings::{Found, Remedy, Scope};
 use super::sections::Layout;
@@ -38,12 +40,7 @@ pub(super) fn seek(
         return Ok(ParityState::NotSought);
     }
     context.progress.phase(Phase::Parity);
-    let hint = layout.trailer.and_then(|trailer| {
-        let behind = start.checked_add(TRAILER_SECTION_LEN as u64)?;
-        let previous = trailer.previous_trailer_offset;
-        previous.checked_add(behind).filter(|_| previous > 0)
-    });
-    let Some(parity) = find(source, Some(start), hint) else {
+    let Some(parity) = look(source, start, layout) else {
         set(found, |_| Remedy::NoParity);
         return Ok(ParityState::None);
     };
@@ -71,6 +68,18 @@ pub(super) fn seek(
         damaged_bodies: damage.bodies.len() as u64,
         lost_leaves: lost.len() as u64,
     })
+}
+
+/// The parity that the last trailer leads to, or where that is not the end of the source, any.
+fn look(source: &Arc<dyn Source>, start: u64, layout: &Layout) -> Option<Parity> {
+    let Layout { trailer: Some(trailer), image_tag, .. } = layout else {
+        return find(source, Some(start), None);
+    };
+    if start + trailer.image_len == source.len() {
+        return find_behind(source, start, trailer, *image_tag);
+    }
+    let hint = start.checked_add(trailer.image_len);
+    find(source, Some(start), hint)
 }
 
 fn set(found: &mut [Found], remedy: impl Fn(&Found) -> Remedy) {
@@ -108,7 +117,13 @@ impl Judge<'_> {
         match (scope, problem.offset) {
             (Scope::OtherImage, _) => Remedy::OtherImage,
             (Scope::Through { .. }, _) | (_, None) => self.of_all(),
-            (_, Some(offset)) => self.of_range(offset, problem.len.unwrap_or(1).max(1)),
+            (_, Some(offset)) => {
+                match (self.of_range(offset, problem.len.unwrap_or(1)), problem.len) {
+                    // Something was noticed there; what is to blame may lie elsewhere.
+                    (Remedy::AsWritten, None) => self.of_all(),
+                    (remedy, _) => remedy,
+                }
+            }
         }
     }
 
@@ -124,7 +139,7 @@ impl Judge<'_> {
     }
 
     fn of_range(&self, offset: u64, len: u64) -> Remedy {
-        let end = offset.saturating_add(len);
+        let end = offset.saturating_add(len.max(1));
         if offset >= self.parity.image_len() {
             return Remedy::NoParity;
         }

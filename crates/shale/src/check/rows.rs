@@ -184,7 +184,7 @@ fn check_frame(
     stored_end: &mut u64,
 ) -> Result<(), PageFault> {
     let FrameRecord { stored_offset, stored_len, codec, filter, depth, .. } = *record;
-    let inside = layout.is_inside(SectionType::Frames, stored_offset, stored_len);
+    let inside = layout.may_hold(SectionType::Frames, stored_offset, stored_len);
     expect(row, "stored offset", stored_offset, inside, "inside a section of frames")?;
     // Frames follow each other, so no two can share bytes and their number is bounded.
     let follows = stored_offset >= *stored_end && stored_len > 0;

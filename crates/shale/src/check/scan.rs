@@ -112,7 +112,7 @@ pub(super) fn scan(
             continue;
         }
         let stored_len = u64::from(at.page.stored_len);
-        if !layout.is_inside(SectionType::Pages, at.page.offset, stored_len) {
+        if !layout.may_hold(SectionType::Pages, at.page.offset, stored_len) {
             add("a page does not lie in a section of pages".to_owned());
         }
         if at.level == 0 {

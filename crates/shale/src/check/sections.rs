@@ -3,6 +3,8 @@
 //! Sections are walked from the superblock on. Where a header is damaged the walk looks for the
 //! next one: a header knows its own offset and its image, so that no bytes of a file pass for one.
 
+use std::ops::Range;
+
 use shale_codec::{Codec, Decoder, xxh3_64};
 use shale_format::limits::ROOT_PLAIN_LEN_MAX;
 use shale_format::section::{SECTION_HEADER_LEN, SECTION_MAGIC};
@@ -24,6 +26,11 @@ const CHUNK_LEN: u64 = 1 << 20;
 pub(super) struct Layout {
     /// Whole sections with good headers, by offset.
     pub(super) sections: Vec<SectionHeader>,
+    /// Where the walk lost its way, from a header that is damaged to the next good one: which
+    /// sections are there is not known.
+    gaps: Vec<Range<u64>>,
+    /// As the superblock has it.
+    pub(super) image_tag: u64,
     /// As the last trailer has it.
     pub(super) image_len: Option<u64>,
     pub(super) root: Option<Root>,
@@ -32,15 +39,32 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Whether `len` bytes at `offset` lie inside the payload of one section of a type.
-    pub(super) fn is_inside(&self, section_type: SectionType, offset: u64, len: u64) -> bool {
+    /// Whether `len` bytes at `offset` lie inside the payload of one section of a type, as far as is
+    /// known: where a section's header is damaged, nothing says that they do not. Their own sums say
+    /// whether they are whole; no reader asks headers.
+    pub(super) fn may_hold(&self, section_type: SectionType, offset: u64, len: u64) -> bool {
+        let Some(end) = offset.checked_add(len) else { return false };
+        if self.gaps.iter().any(|gap| gap.start <= offset && end <= gap.end) {
+            return true;
+        }
         let after = self.sections.partition_point(|section| section.offset <= offset);
         let Some(section) = after.checked_sub(1).and_then(|at| self.sections.get(at)) else {
             return false;
         };
         section.section_type == section_type as u16
             && offset >= section.payload_offset()
-            && offset.checked_add(len).is_some_and(|end| end <= section.end())
+            && end <= section.end()
+    }
+
+    /// Whether sections before `offset` may be missing from the list.
+    fn is_gap_before(&self, offset: u64) -> bool {
+        self.gaps.first().is_some_and(|gap| gap.start < offset)
+    }
+
+    /// Bytes of the section at `offset`, header included, if it is whole.
+    pub(super) fn section_len(&self, offset: u64) -> Option<u64> {
+        let section = self.sections.iter().find(|section| section.offset == offset)?;
+        Some(section.end() - offset)
     }
 }
 
@@ -70,7 +94,7 @@ pub(super) fn section_place(index: usize, section: &SectionHeader) -> String {
 /// Walks all sections, sums the payloads of small ones, and reads the newest root.
 pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Layout, Error> {
     let Context { store, findings, progress, .. } = context;
-    let mut layout = Layout::default();
+    let mut layout = Layout { image_tag: superblock.image_tag(), ..Layout::default() };
     let mut trailers: Vec<(usize, Trailer)> = Vec::new();
     let mut offset = SUPERBLOCK_LEN as u64;
     progress.found(0, store.len());
@@ -92,6 +116,7 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
                     let range = Some((offset, Some(SECTION_HEADER_LEN as u64)));
                     findings.add_about(place, range, what, Scope::Nothing);
                 }
+                layout.gaps.push(offset..next.unwrap_or(store.len()));
                 match next {
                     Some(next) => {
                         offset = next;
@@ -115,7 +140,9 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
                 ),
                 Scope::Nothing,
             );
-            match next_header(context, header.payload_offset(), superblock.image_tag())? {
+            let next = next_header(context, header.payload_offset(), superblock.image_tag())?;
+            layout.gaps.push(offset..next.unwrap_or(store.len()));
+            match next {
                 Some(next) => {
                     offset = next;
                     continue;
@@ -208,13 +235,15 @@ fn check_trailers(
         if trailer.image_id != superblock.image_id {
             add("its image id is not the superblock's".to_owned());
         }
-        if trailer.previous_trailer_offset != previous {
+        // What the walk did not see cannot be compared.
+        let in_gap = layout.is_gap_before(section.offset);
+        if trailer.previous_trailer_offset != previous && !in_gap {
             add(format!(
                 "the trailer before it is at {previous}, but it says {}",
                 trailer.previous_trailer_offset
             ));
         }
-        if trailer.section_count != *index as u64 {
+        if trailer.section_count != *index as u64 && !in_gap {
             add(format!("{index} sections are before it, but it says {}", trailer.section_count));
         }
         previous = section.offset;
@@ -227,8 +256,8 @@ fn check_trailers(
             "trailer",
             None,
             format!(
-                "{behind} sections lie behind the last trailer: an append was not completed; \
-                 the state before it is whole if nothing else is reported"
+                "{behind} sections lie behind the last trailer: an append was not completed, or its \
+                 trailer is damaged; the state before it is whole if nothing else is reported"
             ),
         );
     }
