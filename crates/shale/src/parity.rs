@@ -24,10 +24,10 @@ use shale_format::merkle::{FAN_OUT, HASH_LEN, LEAF_LEN};
 use shale_format::parity::{CHUNK_HEAD_LEN, ParityLayout, SET_COUNT, ZONE_COUNT};
 use shale_format::trailer::TRAILER_SECTION_LEN;
 use shale_format::{
-    Identity, MerkleHead, ParityHead, SectionHeader, SectionType, Superblock, Trailer,
+    FormatError, Identity, MerkleHead, ParityHead, SectionHeader, SectionType, Superblock, Trailer,
 };
 use shale_read::trust::parity::encode_chunk;
-use shale_read::{FileSource, Image, OffsetChoice, Options, Source, identity_of};
+use shale_read::{FileSource, Image, OffsetChoice, Options, SliceSource, Source, identity_of};
 
 use crate::check::{CheckOptions, check};
 use crate::error::Error;
@@ -52,7 +52,7 @@ pub struct ParityOptions {
     pub group_leaves_max: u64,
     /// Where the image begins in its file.
     pub offset: OffsetChoice,
-    /// Cut off what an interrupted writer left behind the image.
+    /// Cut off what an interrupted writer left behind the image, once that is found to be whole.
     pub force: bool,
     /// Threads; 0: as many as the machine offers. Do not change the image.
     pub threads: usize,
@@ -96,7 +96,9 @@ pub struct ParityReport {
 ///
 /// # Errors
 /// The image must be whole: damage would be kept for ever. On any error, and when it is cancelled,
-/// the file is as it was before.
+/// the image is as it was before. What an interrupted writer left behind it and
+/// [`ParityOptions::force`] allows to cut off is cut off only after the image was found to be whole;
+/// it does not come back if writing fails then.
 pub fn add_parity(
     path: &Path,
     options: &ParityOptions,
@@ -136,14 +138,13 @@ pub(crate) fn add_to_file(
             what: "other data follows the image, which parity would overwrite".into(),
         });
     }
-    let guard = CutOnDrop { file, len: image_end, armed: true };
-    file.set_len(image_end).map_err(io("cut"))?;
+    // All that can be found out is, before anything is changed.
     let (output, mut state) = State::new(file, path, start, &image, options)?;
     let hashes = output.hash_leaves(image.len(), progress)?;
-    let identity = match image.identity()? {
+    let (identity, tree) = match image.identity()? {
         Some((head, identity)) => {
             output.compare_tree(&image, &head, &hashes)?;
-            identity
+            (identity, None)
         }
         None => {
             let expect = CheckOptions {
@@ -152,13 +153,23 @@ pub(crate) fn add_to_file(
                 cancel: options.cancel.clone(),
                 ..CheckOptions::default()
             };
+            // Without what an interrupted writer left.
+            let source = Arc::new(SliceSource::new(source, 0, image_end));
             if !check(source, &expect, progress)?.is_clean() {
                 return Err(damaged(path));
             }
-            state.add_tree(&output, hashes)?
+            let (identity, section) = state.add_tree(hashes);
+            (identity, Some(section))
         }
     };
     let head = state.head(options);
+    head.layout().map_err(|error| too_much(path, &error))?;
+    options.cancel.check()?;
+    let guard = CutOnDrop { file, len: image_end, armed: true };
+    file.set_len(image_end).map_err(io("cut"))?;
+    if let Some(section) = tree {
+        output.write(image.len(), &section)?;
+    }
     let report = output.write_section(&head, progress)?;
     guard.disarm();
     Ok(ParityReport {
@@ -180,7 +191,11 @@ fn damaged(path: &Path) -> Error {
     }
 }
 
-/// Cuts a file back to what it was, unless all went well.
+fn too_much(path: &Path, error: &FormatError) -> Error {
+    Error::Parity { path: path.to_owned(), what: format!("there cannot be that much: {error}") }
+}
+
+/// Cuts a file back to its image, unless all went well.
 struct CutOnDrop<'f> {
     file: &'f File,
     len: u64,
@@ -249,12 +264,9 @@ impl State {
         Ok((output, state))
     }
 
-    /// Gives an image of an earlier version a Merkle tree.
-    fn add_tree(
-        &mut self,
-        output: &ParityOutput<'_>,
-        leaves: Vec<[u8; HASH_LEN]>,
-    ) -> Result<Identity, Error> {
+    /// Gives an image of an earlier version a Merkle tree: its identity, and the section to write
+    /// behind the image.
+    fn add_tree(&mut self, leaves: Vec<[u8; HASH_LEN]>) -> (Identity, Vec<u8>) {
         let hashes = tree(leaves, FAN_OUT as usize);
         let head = MerkleHead {
             covered_len: self.end,
@@ -270,12 +282,10 @@ impl State {
             xxh3_64(&payload),
             self.superblock.image_tag(),
         );
-        output.write(self.end, &header.encode(xxh3_64))?;
-        output.write(header.payload_offset(), &payload)?;
         self.trailer.merkle_offset = self.end;
         self.end = header.end();
         self.section_count += 1;
-        Ok(identity_of(&head))
+        (identity_of(&head), [&header.encode(xxh3_64)[..], &payload].concat())
     }
 
     fn head(&self, options: &ParityOptions) -> ParityHead {
@@ -423,11 +433,7 @@ impl ParityOutput<'_> {
         head: &ParityHead,
         progress: &dyn Progress,
     ) -> Result<ParityLayout, Error> {
-        let format = |error: shale_format::FormatError| Error::Parity {
-            path: self.path.clone(),
-            what: format!("there cannot be that much: {error}"),
-        };
-        let layout = head.layout().map_err(format)?;
+        let layout = head.layout().map_err(|error| too_much(&self.path, &error))?;
         let mut hashes = self.hash_leaves(head.section_offset, progress)?;
         self.write_bodies(head, &layout, progress)?;
         hashes.extend(self.in_parallel(layout.body_count, |body| {

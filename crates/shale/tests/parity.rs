@@ -480,6 +480,38 @@ fn every_state_on_the_way_to_parity_is_the_image_before() {
 }
 
 #[test]
+fn nothing_is_cut_off_a_file_that_gets_no_parity() {
+    let place = Place::new();
+    let with = place.image("image", MIB, 50_000);
+    let path = place.path("rest");
+    let rest = &with[..with.len() - 1000];
+    let mut damaged = rest.to_vec();
+    damaged[MIB / 2] ^= 1;
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/images");
+    let old = fs::read(golden.join("0.1-tiny.shale")).unwrap();
+    let old = [&old[..], b"\x8bSECTN\r\nmore"].concat();
+    let force = ParityOptions { force: true, ..ParityOptions::default() };
+    for (what, bytes) in [("damage", damaged.as_slice()), ("cancelled", rest)] {
+        fs::write(&path, bytes).unwrap();
+        if what == "cancelled" {
+            force.cancel.cancel();
+        }
+        assert!(add_parity(&path, &force, &NoProgress).is_err(), "{what}");
+        assert!(fs::read(&path).unwrap() == bytes, "{what}: the file is another");
+    }
+    // An image of the first format is checked without what is cut off.
+    fs::write(&path, &old).unwrap();
+    let force = ParityOptions { force: true, ..ParityOptions::default() };
+    add_parity(&path, &force, &NoProgress).unwrap();
+    let report = check(
+        Arc::new(MemorySource::new(fs::read(&path).unwrap())),
+        &CheckOptions::default(),
+        &NoProgress,
+    );
+    assert!(report.unwrap().is_clean());
+}
+
+#[test]
 fn parity_is_not_made_of_damage() {
     let place = Place::new();
     let plain = place.image("image", MIB, 0);
