@@ -676,3 +676,29 @@ fn what_is_beyond_a_limit_is_a_problem_by_name() {
     assert_eq!(problems.len(), 8);
     assert!(problems.iter().all(|p| matches!(p.kind, ProblemKind::Limit(_))), "{problems:?}");
 }
+
+/// Panics when the first directory was listed.
+struct Panicking;
+
+impl Progress for Panicking {
+    fn found(&self, _: u64, _: u64) {
+        panic!("as it was told to");
+    }
+}
+
+#[test]
+fn a_thread_that_panics_while_it_scans_leaves_nobody_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("below")).unwrap();
+    let (ended, end) = std::sync::mpsc::channel();
+    let root = folder.path().to_owned();
+    std::thread::spawn(move || {
+        let options = ScanOptions { threads: 4, ..ScanOptions::default() };
+        let scan = || DirectorySource::open(&root, &options, &Panicking).is_ok();
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(scan));
+        ended.send(panic.is_err()).unwrap();
+    });
+    // Long, as only what never ends is wrong.
+    let minutes = std::time::Duration::from_secs(120);
+    assert_eq!(end.recv_timeout(minutes), Ok(true), "the others wait");
+}

@@ -1,7 +1,7 @@
 //! Promise: check says what is wrong, where, which files it touches, whether it can be repaired and
 //! what to do next; parts of a check together see everything.
 
-use shale::read::{FileSource, MemorySource, OffsetChoice};
+use shale::read::{FileSource, MemorySource, OffsetChoice, Source};
 use shale::{
     Advice, CheckLevel, CheckOptions, CheckReport, CreateOptions, Error, NoProgress, Output,
     ParityState, Remedy, Subset, check, create,
@@ -349,4 +349,66 @@ fn what_is_no_image_is_no_damaged_image() {
     }
     let here = FileSource::open(std::path::Path::new(env!("CARGO_MANIFEST_PATH"))).unwrap();
     assert!(check(Arc::new(here), &CheckOptions::default(), &NoProgress).is_err());
+}
+
+/// A source that panics where one frame is read.
+struct Panicking {
+    bytes: Vec<u8>,
+    frame: (u64, u64),
+}
+
+impl Source for Panicking {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        assert!((offset, buf.len() as u64) != self.frame, "as it was told to");
+        MemorySource::new(&self.bytes[..]).read_at(offset, buf)
+    }
+}
+
+#[test]
+fn a_thread_that_panics_while_it_decodes_leaves_nobody_waiting() {
+    // Files that share every other KiB, in frames that refer to the first.
+    let place = tempfile::tempdir().unwrap();
+    let source = place.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let shared = noise(MIB / 2, 1);
+    for number in 0..24 {
+        let mut bytes = shared.clone();
+        let own = noise(MIB / 2, 100 + number);
+        for (piece, own) in bytes.chunks_mut(1024).zip(own.chunks(1024)).step_by(2) {
+            piece.copy_from_slice(own);
+        }
+        fs::write(source.join(format!("{number:02}")), bytes).unwrap();
+    }
+    let path = place.path().join("image");
+    let options = CreateOptions { verify: false, ..CreateOptions::default() };
+    create(&[source.as_path().into()], Output::Path(path.clone()), &options, &NoProgress).unwrap();
+    let bytes = fs::read(path).unwrap();
+    // A frame to which one refers that another thread takes: each takes eight at a time.
+    let number = |problem: &shale::CheckProblem| problem.place[6..].parse::<u64>().unwrap();
+    let found = (1000..bytes.len()).step_by(200_000).find_map(|place| {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 1;
+        let problems = run(&damaged, &CheckOptions::default()).problems;
+        let of = |what| problems.iter().filter(move |problem| problem.what.starts_with(what));
+        let frame = of("stored bytes are damaged").next()?;
+        let next = (number(frame) / 8 + 1) * 8;
+        let is_far = of("it refers to").any(|problem| number(problem) >= next);
+        is_far.then(|| (frame.offset.unwrap(), frame.len.unwrap()))
+    });
+    let frame = found.expect("a frame that others refer to");
+
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let source = Arc::new(Panicking { bytes, frame });
+        let options = CheckOptions { threads: 2, ..CheckOptions::default() };
+        let check = || check(source, &options, &NoProgress).is_ok();
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+        ended.send(panic.is_err()).unwrap();
+    });
+    // Long, as only what never ends is wrong.
+    assert_eq!(end.recv_timeout(Duration::from_secs(120)), Ok(true), "the others wait");
 }

@@ -97,13 +97,26 @@ pub(super) fn walk(
     shared.finish(beneath, metadata, xattrs, options)
 }
 
+/// A thread that may still add tasks. Where it panics, the others end too: the panic is told when
+/// all have ended.
+struct Busy<'s>(&'s Shared);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.0.queue);
+        queue.busy -= 1;
+        queue.cancelled |= std::thread::panicking();
+        drop(queue);
+        self.0.changed.notify_all();
+    }
+}
+
 impl Shared {
     /// Lists directories until none waits and no thread can add one.
     fn work(&self, mut lister: Lister, progress: &dyn Progress, cancelled: &dyn Fn() -> bool) {
         while let Some(task) = self.next(cancelled) {
+            let _busy = Busy(self);
             self.list(&mut lister, &task, progress);
-            lock(&self.queue).busy -= 1;
-            self.changed.notify_all();
         }
     }
 

@@ -166,6 +166,21 @@ struct Tools<'t, 's> {
     stored: Vec<u8>,
 }
 
+/// A frame that is being decoded. Dropped only where that panics: whoever waits for it must not
+/// wait for ever, as the panic is told when all have ended.
+struct Decoding<'w, 'a> {
+    work: &'w Work<'a>,
+    frame: u64,
+}
+
+impl Drop for Decoding<'_, '_> {
+    fn drop(&mut self) {
+        self.work.stop.store(true, Ordering::Relaxed);
+        self.work.lock().slots.remove(&self.frame);
+        self.work.arrived.notify_all();
+    }
+}
+
 impl Work<'_> {
     fn run(&self) -> Result<(), PageFault> {
         let store: &Store = self.context.store;
@@ -262,7 +277,9 @@ impl Work<'_> {
             }
             cache.slots.insert(frame, Slot::Busy);
         }
+        let decoding = Decoding { work: self, frame };
         let plain = self.decode(frame, tools);
+        std::mem::forget(decoding);
         let mut cache = self.lock();
         cache.slots.remove(&frame);
         if !is_turn && frame >= self.next.load(Ordering::Relaxed) {
