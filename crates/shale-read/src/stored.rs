@@ -62,7 +62,7 @@ impl Stored {
         self.source.read_at(offset, buf).map_err(|error| Fault::Io { offset, len, error }.into())
     }
 
-    /// `len` bytes from `offset`, allocated after the range is known to be inside the image; the
+    /// Room for `len` bytes from `offset`, after the range is known to be inside the image; the
     /// caller has bounded `len`.
     pub(crate) fn room(&self, offset: u64, len: usize) -> Result<Vec<u8>, ReadError> {
         self.check(offset, len as u64)?;
@@ -77,8 +77,8 @@ impl Stored {
         Ok(bytes)
     }
 
-    /// Fills `buf` from `offset`, and has `verify` look at it. Where the bytes are damaged or not to
-    /// be read and the source can repair them, it looks at the repaired ones.
+    /// Fills `buf` from `offset`, and has `verify` look at it. Where the bytes are damaged or
+    /// cannot be read, and the source can repair them, it looks at the repaired ones.
     pub(crate) fn healing<T>(
         &self,
         offset: u64,

@@ -96,9 +96,9 @@ pub struct ParityReport {
 ///
 /// # Errors
 /// The image must be whole: damage would be kept for ever. On any error, and when it is cancelled,
-/// the image is as it was before. What an interrupted writer left behind it and
-/// [`ParityOptions::force`] allows to cut off is cut off only after the image was found to be whole;
-/// it does not come back if writing fails then.
+/// the image is as it was before. What an interrupted writer left behind it, and
+/// [`ParityOptions::force`] allows to cut off, is cut off only after the image was found to be
+/// whole; it does not come back if writing fails then.
 pub fn add_parity(
     path: &Path,
     options: &ParityOptions,

@@ -8,8 +8,8 @@ use shale::{
 };
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 use tempfile::TempDir;
 
 const LEAF: usize = 64 << 10;
@@ -270,14 +270,15 @@ fn assert_read(damaged: &[u8], files: &[Vec<u8>], kept: usize, what: &str) -> u6
 
 /// A source that counts what is read of it, and cannot be read from some offset on for a while.
 struct Counted {
-    bytes: Vec<u8>,
+    bytes: RwLock<Vec<u8>>,
     read: AtomicU64,
     readable: AtomicU64,
 }
 
 impl Counted {
     fn new(bytes: Vec<u8>) -> Self {
-        Self { bytes, read: AtomicU64::new(0), readable: AtomicU64::new(u64::MAX) }
+        let (read, readable) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Self { bytes: RwLock::new(bytes), read, readable }
     }
 
     /// Bytes read since this was asked last.
@@ -288,7 +289,7 @@ impl Counted {
 
 impl Source for Counted {
     fn len(&self) -> u64 {
-        self.bytes.len() as u64
+        self.bytes.read().unwrap().len() as u64
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
@@ -297,7 +298,8 @@ impl Source for Counted {
             return Err(std::io::Error::other("it cannot be read now"));
         }
         let range = offset as usize..offset as usize + buf.len();
-        buf.copy_from_slice(self.bytes.get(range).ok_or(std::io::ErrorKind::UnexpectedEof)?);
+        let bytes = self.bytes.read().unwrap();
+        buf.copy_from_slice(bytes.get(range).ok_or(std::io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 }
@@ -413,15 +415,38 @@ fn a_read_gets_all_that_parity_restores_however_little_is_kept() {
 #[test]
 fn a_read_gets_what_is_restored_only_after_leaves_of_another_group() {
     let place = Place::new();
-    let bytes = place.image("image", 5 * MIB, 50_000);
-    let files = contents(&open(bytes.clone())).unwrap();
-    // As many leaves of frames as there are bodies, and the trailer before the parity, whose leaf
-    // has parity of metadata too.
+    let source = place.path("source");
+    fs::create_dir(&source).unwrap();
+    // Names that fill a few leaves with metadata.
+    let mut random = Random(3);
+    for _ in 0..16_000 {
+        fs::write(source.join(format!("{:x}{:x}", random.next(), random.next())), "").unwrap();
+    }
+    fs::write(source.join("noise"), noise(3 * MIB, 1)).unwrap();
+    let plain = place.image("image", 0, 0);
+    let path = place.path("image");
+    let options = ParityOptions { group_leaves_max: 20, ..ParityOptions::default() };
+    let report = add_parity(&path, &options, &NoProgress).unwrap();
+    let (groups, bodies) = (report.groups as usize, report.parity_of_group as usize);
+    let bytes = fs::read(&path).unwrap();
+    // All of one group's parity, and a leaf of metadata more, which metadata's own parity restores
+    // with another one of another group.
+    let last = (plain.len() - 1) / LEAF;
+    let lost = [last - 1, last - 2];
+    assert!(groups > 1 && lost[0] % groups != lost[1] % groups && lost[1] * LEAF > 3 * MIB);
     let mut damaged = bytes.clone();
-    (0..18).for_each(|leaf| damaged[(2 * leaf + 1) * LEAF] ^= 1);
-    let trailer = open(bytes.clone()).trailer().previous_trailer_offset as usize;
-    damaged[trailer + 100] ^= 1;
-    assert_restored(&place, &damaged, &bytes, &files, "one more, of metadata");
+    lost.iter().for_each(|leaf| damaged[leaf * LEAF + 9] ^= 1);
+    (0..bodies).for_each(|index| damaged[(index * groups + lost[0] % groups) * LEAF + 9] ^= 1);
+    // Metadata are read before they are damaged, so nobody asks for a repair of them.
+    let files = contents(&open(bytes.clone())).unwrap();
+    let source = Arc::new(Counted::new(bytes.clone()));
+    let options = Options { cache_bytes_max: 0, ..Options::default() };
+    let image = Image::open(source.clone(), options).unwrap();
+    assert!(contents(&image).unwrap() == files);
+    source.bytes.write().unwrap().copy_from_slice(&damaged);
+    assert!(contents(&image).unwrap() == files);
+    assert_eq!(image.counters().snapshot().reads_repaired, 1);
+    assert_restored(&place, &damaged, &bytes, &files, "metadata before frames");
 }
 
 /// Bodies of the first set of the image at `path`.

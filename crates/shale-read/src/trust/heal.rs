@@ -1,11 +1,12 @@
 //! A source that repairs what its reader finds damaged, from the parity in the same source.
 //!
 //! Until something is damaged this costs nothing: parity is looked for when a reader first asks for
-//! a repair, by a few small reads where the end of the image is whole. What was found lost is not
-//! tried again, unless something could not be read then that can be read now. The first damaged leaf of a group has the whole group read, up to a GiB; the damaged
-//! leaves of the group are repaired then and kept in memory, so the next ones cost nothing. A
-//! reader is given the bytes that it asked for at once, so it has them however few are kept. The
-//! file is never written to. Each repair is told to the log.
+//! a repair, by a few small reads where the end of the image is whole. The first damaged leaf of a
+//! group has the whole group read, up to a GiB; the damaged leaves of the group are repaired then
+//! and kept in memory, so the next ones cost nothing. A reader is given the bytes that it asked for
+//! at once, so it has them however few are kept. What was found lost is not tried again, unless
+//! something could not be read then that can be read now. The file is never written to. Each repair
+//! is told to the log.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,8 +176,8 @@ impl Overlay {
 }
 
 impl HealingSource {
-    /// Over a source whose image begins at `start` and may have parity along `trail`. Keeps repaired
-    /// leaves of at most `bytes_max`.
+    /// Over a source whose image begins at `start` and may have parity along `trail`. Keeps
+    /// repaired leaves of at most `bytes_max`.
     pub(crate) fn new(
         inner: Arc<dyn Source>,
         start: u64,
@@ -250,7 +251,7 @@ impl HealingSource {
         overlay.leaves.is_empty() && overlay.fixed.is_empty()
     }
 
-    /// Reads piece by piece, those that were repaired from memory, after one read of all has failed.
+    /// Reads piece by piece, what was repaired from memory, after one read of all has failed.
     fn read_pieces(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let overlay = self.overlay.read().unwrap_or_else(|e| e.into_inner());
         let end = offset + buf.len() as u64;

@@ -126,7 +126,7 @@ pub fn find(source: &dyn Source, start: Option<u64>, hint: Option<u64>) -> Optio
 ///
 /// A parity section lies right behind a trailer, and each trailer names the one before it: two
 /// small reads for each that was ever added say whether there is one, mostly none. All is searched
-/// only where a section on the way is damaged, or lies behind a trailer that a repair has put there.
+/// only where a section on the way is damaged, or a repair has put one of the trailers there.
 pub fn find_behind(
     source: &dyn Source,
     start: u64,

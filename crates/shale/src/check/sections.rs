@@ -39,9 +39,9 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Whether `len` bytes at `offset` lie inside the payload of one section of a type, as far as is
-    /// known: where a section's header is damaged, nothing says that they do not. Their own sums say
-    /// whether they are whole; no reader asks headers.
+    /// Whether `len` bytes at `offset` lie inside the payload of one section of a type, as far as
+    /// is known: where a section's header is damaged, nothing says that they do not. Their own sums
+    /// say whether they are whole; no reader asks headers.
     pub(super) fn may_hold(&self, section_type: SectionType, offset: u64, len: u64) -> bool {
         let Some(end) = offset.checked_add(len) else { return false };
         if self.gaps.iter().any(|gap| gap.start <= offset && end <= gap.end) {
