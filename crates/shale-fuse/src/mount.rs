@@ -98,7 +98,14 @@ pub fn mount(
     };
     match server.and_then(|server| idle::watch(&life, &driver, options.idle_after).map(|()| server))
     {
-        Ok(server) => Ok(Mounted { life, outer: None, driver, negotiated, server: Some(server) }),
+        Ok(server) => Ok(Mounted {
+            life,
+            outer: None,
+            driver,
+            negotiated,
+            server: Some(server),
+            follower: None,
+        }),
         Err(error) => {
             let _ = life.unmount(true);
             Err(MountError::system("start a thread", error))
@@ -114,6 +121,8 @@ pub struct Mounted {
     driver: Arc<Driver>,
     negotiated: Negotiated,
     server: Option<JoinHandle<()>>,
+    /// Takes away what is left of two mounts when one of them is gone.
+    follower: Option<JoinHandle<()>>,
 }
 
 impl Mounted {
@@ -167,9 +176,19 @@ impl Mounted {
             let broken = io::Error::other("a serving thread failed (a bug)");
             self.life.end(Err(broken));
         }
+        self.join_follower();
         match self.life.ended().as_mut() {
             Some(result) => std::mem::replace(result, Ok(())).map_err(MountError::Session),
             None => Ok(()),
+        }
+    }
+
+    /// Waits until nothing is left of the inner mount, which has to have ended: a process that
+    /// ends before leaves its place behind.
+    fn join_follower(&mut self) {
+        if let Some(follower) = self.follower.take() {
+            // If it failed, the next mount sweeps the place away.
+            let _ = follower.join();
         }
     }
 }
@@ -179,7 +198,9 @@ impl Drop for Mounted {
         if self.server.is_some() {
             let _ = self.unmounter().unmount(true);
             // Files still open elsewhere keep the threads busy; they must not hold up this one.
-            self.life.wait_for_end(DROP_PATIENCE);
+            if self.life.wait_for_end(DROP_PATIENCE) {
+                self.join_follower();
+            }
         }
     }
 }

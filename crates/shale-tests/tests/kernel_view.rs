@@ -6,7 +6,7 @@ use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
 use shale_tests::nasty::{Options, tiny_tree, tree};
 use shale_tests::places;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -48,6 +48,27 @@ fn able() -> bool {
         }
     }
     true
+}
+
+/// Where the driver of this kernel view has its inner mount.
+fn place_of(point: &Path) -> PathBuf {
+    let table = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = table.lines().find(|line| line.split(' ').nth(1) == point.to_str()).unwrap();
+    Path::new(line.split(' ').next().unwrap()).parent().unwrap().to_owned()
+}
+
+/// The process whose place this is.
+fn process_of(place: &Path) -> String {
+    place.file_name().unwrap().to_str().unwrap().split('-').next().unwrap().to_owned()
+}
+
+/// Waits until a driver has ended.
+fn process_ends(process: &str) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while Path::new("/proc").join(process).exists() {
+        assert!(Instant::now() < end, "driver {process} does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Waits until no inner mount of ours with this source is left.
@@ -159,10 +180,8 @@ fn both_mounts_end_together_whoever_ends_one() {
     drop(mount);
     // A killed driver that was asked to leaves neither behind.
     let mount = kernel_view(&image, &point, &["-o", "auto_unmount"]).unwrap();
-    let place = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let line = place.lines().find(|line| line.split(' ').nth(1) == point.to_str()).unwrap();
-    let process = line.strip_prefix("/run/shale/").unwrap().split('-').next().unwrap();
-    expect_code(Command::new("kill").args(["-9", process]), 0);
+    let process = process_of(&place_of(&point));
+    expect_code(Command::new("kill").args(["-9", &process]), 0);
     let end = Instant::now() + Duration::from_secs(20);
     while is_mount(&point) {
         assert!(Instant::now() < end, "a killed driver's mount stays");
@@ -170,6 +189,51 @@ fn both_mounts_end_together_whoever_ends_one() {
     }
     inner_mounts_end(&image);
     drop(mount);
+}
+
+#[test]
+fn a_kernel_view_leaves_no_place_behind() {
+    if !able() {
+        return;
+    }
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("file"), "text").unwrap();
+    let image = folder.path().join("small.shale");
+    create(&source, &image, &[]);
+    let point = folder.path().join("mount");
+    // Unmounted, by our own command and by another, and ended by a signal.
+    for end in ["shale", "umount", "signal"] {
+        let mount = kernel_view(&image, &point, &[]).unwrap();
+        let place = place_of(&point);
+        let process = process_of(&place);
+        assert!(place.exists());
+        match end {
+            "shale" => expect_code(&mut shale(["umount", point.to_str().unwrap()]), 0),
+            "umount" => expect_code(Command::new("umount").arg(&point), 0),
+            _ => expect_code(Command::new("kill").arg(&process), 0),
+        };
+        process_ends(&process);
+        assert!(!place.exists(), "{} stays after {end}", place.display());
+        assert!(!is_mount(&point));
+        drop(mount);
+    }
+    // What a killed driver leaves goes with the next mount, once nothing is mounted there.
+    let mount = kernel_view(&image, &point, &[]).unwrap();
+    let place = place_of(&point);
+    let process = process_of(&place);
+    expect_code(Command::new("kill").args(["-9", &process]), 0);
+    process_ends(&process);
+    expect_code(Command::new("umount").arg(&point), 0);
+    drop(mount);
+    let mount = kernel_view(&image, &point, &[]).unwrap();
+    assert!(is_mount(&place), "what is mounted there was taken away");
+    mount.end();
+    expect_code(Command::new("umount").arg(&place), 0);
+    let mount = kernel_view(&image, &point, &[]).unwrap();
+    assert!(!place.exists(), "{} stays", place.display());
+    mount.end();
 }
 
 #[test]

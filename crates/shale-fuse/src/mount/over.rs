@@ -10,9 +10,12 @@ use crate::error::MountError;
 use crate::kernel_view::{FILE_NAME, VirtualImage};
 use crate::options::Options;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
-use std::fs::File;
+use rustix::process::{Pid, test_kill_process};
+use std::fs::{DirBuilder, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,8 +38,8 @@ pub(crate) fn mount(
     let mut summary = image.summary();
     // Owners were decided when the image was laid out; here they would lock out root's own file.
     let inner = Options { uid: None, gid: None, allow_other: false, ..options.clone() };
-    let mut mounted = super::mount(Arc::new(image), &place.0, &inner)?;
-    match attach(&place.0.join(FILE_NAME), &mount_point, options)? {
+    let mut mounted = super::mount(Arc::new(image), &place.path, &inner)?;
+    match attach(&place.path.join(FILE_NAME), &mount_point, options)? {
         Through::File => {}
         Through::Loop => summary.push_str(", through a loop device"),
     }
@@ -73,10 +76,11 @@ pub(crate) fn mount(
         while !inner.wait_for_end(std::time::Duration::from_secs(3600)) {}
         drop(place);
     };
-    std::thread::Builder::new()
+    let follower = std::thread::Builder::new()
         .name("shale-follow".into())
         .spawn(follow)
         .map_err(|error| MountError::system("start a thread", error))?;
+    mounted.follower = Some(follower);
     Ok(mounted)
 }
 
@@ -133,22 +137,106 @@ fn attach_loop(file: &Path, mount_point: &Path, options: &Options) -> Result<(),
 }
 
 /// A directory for an inner mount; removed when the mount is gone.
-struct Place(PathBuf);
+struct Place {
+    path: PathBuf,
+    /// Locked until the process ends, which shows those to whom its number means nothing, as in
+    /// another namespace, that the place is in use.
+    _held: Option<File>,
+}
 
 impl Place {
     fn new() -> Result<Self, MountError> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBERS.fetch_add(1, Relaxed);
-        let path = Path::new(RUN).join(format!("{}-{number}", std::process::id()));
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        made.map_err(|error| MountError::system(format!("make {}", path.display()), error))?;
-        Ok(Self(path))
+        let failed =
+            |path: &Path, error| MountError::system(format!("make {}", path.display()), error);
+        let run = Path::new(RUN);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(run)
+            .map_err(|error| failed(run, error))?;
+        // One process at a time, so that nobody sweeps what is made but not locked.
+        let turn = lock(run, FlockOperation::LockExclusive);
+        if turn.is_some() {
+            sweep(run);
+        }
+        loop {
+            let number = NUMBERS.fetch_add(1, Relaxed);
+            let path = run.join(format!("{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {
+                    let held = lock(&path, FlockOperation::NonBlockingLockExclusive);
+                    return Ok(Self { path, _held: held });
+                }
+                // Left by a process that had our number, and still mounted on.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(&path, error)),
+            }
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         // Busy if something is still mounted here, and then it has to stay.
-        let _ = std::fs::remove_dir(&self.0);
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
+
+fn lock(directory: &Path, operation: FlockOperation) -> Option<File> {
+    let file = File::open(directory).ok()?;
+    flock(&file, operation).ok()?;
+    Some(file)
+}
+
+/// Removes the places of processes that were killed. Nothing but empty directories can go, and
+/// none that something is mounted on: a dead driver's mount is for [`umount`](crate::umount()).
+fn sweep(run: &Path) {
+    for place in std::fs::read_dir(run).into_iter().flatten().flatten() {
+        let (name, path) = (place.file_name(), place.path());
+        let owner = name.to_str().and_then(|name| name.split_once('-'));
+        let owner = owner.and_then(|(owner, _)| Pid::from_raw(owner.parse().ok()?));
+        let is_gone = owner.is_some_and(|owner| test_kill_process(owner) == Err(Errno::SRCH));
+        // Asked first, as opening it would ask whatever is mounted there.
+        if is_gone
+            && matches!(table::find(&path), Ok(None))
+            && lock(&path, FlockOperation::NonBlockingLockExclusive).is_some()
+        {
+            let _ = std::fs::remove_dir(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_processes_that_are_gone_are_swept_and_no_others() {
+        let run = tempfile::tempdir().unwrap();
+        let place = |name: String| {
+            let path = run.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            path
+        };
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let gone = child.id();
+        let left = place(format!("{gone}-0"));
+        let locked = place(format!("{gone}-1"));
+        let full = place(format!("{gone}-2"));
+        let ours = place(format!("{}-0", std::process::id()));
+        let other = place("other".into());
+        let held = lock(&locked, FlockOperation::NonBlockingLockExclusive);
+        assert!(held.is_some());
+        std::fs::write(full.join("file"), "text").unwrap();
+        sweep(run.path());
+        assert!(!left.exists());
+        for kept in [&locked, &full, &ours, &other] {
+            assert!(kept.exists(), "{} is gone", kept.display());
+        }
+        drop(held);
+        sweep(run.path());
+        assert!(!locked.exists());
     }
 }
