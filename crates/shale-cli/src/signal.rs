@@ -28,12 +28,12 @@ pub fn cancel() -> io::Result<Cancel> {
     Ok(cancel)
 }
 
-/// Calls `end` in a thread of its own at every SIGINT, SIGTERM or SIGHUP.
-pub fn on_end(end: impl Fn() + Send + 'static) -> io::Result<()> {
+/// Calls `end` with every SIGINT, SIGTERM or SIGHUP, in a thread of its own, one after the other.
+pub fn on_end(end: impl Fn(c_int) + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new(heeded())?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for _ in signals.forever() {
-            end();
+        for signal in signals.forever() {
+            end(signal);
         }
     })?;
     Ok(())

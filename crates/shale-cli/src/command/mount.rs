@@ -8,6 +8,7 @@
 //! threads, and end together with a signal or each by its own unmount.
 
 mod background; // the process that serves
+mod ending; // signals to it
 mod hot_log; // what is read first
 mod metrics; // counters in a file, for monitoring
 mod verify; // images checked before they are mounted
@@ -25,6 +26,7 @@ use crate::args::{ImageArgs, Mount, ViewChoice};
 use crate::exit::Exit;
 use crate::report::Say;
 use crate::{open, signal, text};
+use ending::Ending;
 use hot_log::HotLog;
 use metrics::Metrics;
 use wishes::{Place, Wishes};
@@ -41,7 +43,7 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         if wishes.verify.is_some() {
             // Checking reads the image as well.
             shale_fuse::confine();
-            verify::images(&wishes, say)?;
+            verify::images(&wishes, signal::cancel()?, say)?;
         }
         wishes.warn(say);
         return background::start(args, say);
@@ -51,9 +53,11 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     for line in shale_fuse::confine() {
         say.detail(line);
     }
+    // Before anything is mounted: a signal that nobody catches leaves a mount without its driver.
+    let ending = Ending::new()?;
     if args.foreground {
         wishes.warn(say);
-        verify::images(&wishes, say)?;
+        verify::images(&wishes, ending.cancel().clone(), say)?;
     }
     let (frame_bytes_max, page_bytes_max) = shares(wishes.cache, wishes.places.len() as u64);
     let read = ReadOptions {
@@ -71,17 +75,9 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     let mut hot_log = None;
     for place in &wishes.places {
         // Those that are mounted already are unmounted again when one fails.
-        mounts.push(mount(place, &wishes, read.clone(), &mut hot_log, say)?);
+        mounts.push(mount(place, &wishes, read.clone(), &mut hot_log, &ending, say)?);
     }
-    let unmounters: Vec<_> = mounts.iter().map(Mounted::unmounter).collect();
-    // A busy mount is detached at once, so that a signal always ends the process.
-    signal::on_end(move || {
-        for unmounter in &unmounters {
-            if unmounter.unmount(false).is_err() {
-                let _ = unmounter.unmount(true);
-            }
-        }
-    })?;
+    ending.serve()?;
     let metrics = match &wishes.metrics {
         Some(path) => Some(Metrics::start(path, &mounts)?),
         None => None,
@@ -110,14 +106,17 @@ fn shares(cache: u64, image_count: u64) -> (u64, u64) {
     (cache.saturating_sub(pages - PAGE_BYTES_MIN), pages / image_count.max(1))
 }
 
-/// Mounts one image; `hot_log` takes the list of what is read from it, if one is wanted.
+/// Mounts one image; `hot_log` takes the list of what is read from it, if one is wanted. Fails if
+/// `ending` says that the process is to end.
 fn mount(
     place: &Place,
     wishes: &Wishes,
     read: ReadOptions,
     hot_log: &mut Option<HotLog>,
+    ending: &Ending,
     say: &Say,
 ) -> anyhow::Result<Mounted> {
+    ending.open()?;
     let dir = &place.dir;
     let image = ImageArgs {
         image: place.image.clone(),
@@ -125,7 +124,10 @@ fn mount(
         snapshot: wishes.snapshot.clone(),
         expect: wishes.expect,
     };
-    let tree = open::tree(&image, read, say)?;
+    let tree = open::tree(&image, read, say);
+    // What went wrong meanwhile is not what it ends for.
+    ending.check()?;
+    let tree = tree?;
     let (mut on_read, mut on_flush) = (None, None);
     if let Some(path) = &wishes.hot_log {
         let log = HotLog::start(path, tree.clone(), Arc::clone(&wishes.driver.log))?;
@@ -142,11 +144,11 @@ fn mount(
         on_flush,
         ..wishes.driver.clone()
     };
-    let mounted = match wishes.view {
-        ViewChoice::Fuse => shale_fuse::mount(view, dir, &driver)?,
-        ViewChoice::Kernel => shale_fuse::mount_kernel_view(view, dir, &driver)?,
-        ViewChoice::Auto => faster_view(view, dir, &driver, say)?,
-    };
+    let mounted = ending.mount(|| match wishes.view {
+        ViewChoice::Fuse => shale_fuse::mount(view, dir, &driver),
+        ViewChoice::Kernel => shale_fuse::mount_kernel_view(view, dir, &driver),
+        ViewChoice::Auto => faster_view(view, dir, &driver, say),
+    })?;
     for line in mounted.negotiated().to_string().lines() {
         say.detail(line);
     }

@@ -1,10 +1,11 @@
 //! Mounting in back- and foreground, and the names by which other programs call the command.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -120,6 +121,114 @@ fn a_foreground_mount_ends_with_a_signal() {
         assert_eq!(child.wait().unwrap().code(), Some(0));
         assert!(!point.is_mounted());
     }
+}
+
+/// An image that cannot be opened before somebody writes to it: a disk that is slow.
+fn slow_image(stage: &Stage) -> PathBuf {
+    let slow = stage.path("slow.shale");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &slow, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    fs::create_dir(stage.path("other")).unwrap();
+    slow
+}
+
+/// What became of a command, which has to end soon; `help` is called now and then until it does.
+#[track_caller]
+fn ended(mut child: Child, mut help: impl FnMut()) -> (ExitStatus, String) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        help();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
+    (output.status, String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_signal_while_images_are_mounted_leaves_no_mount() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    let slow = slow_image(&stage);
+    for foreground in [true, false] {
+        for opened in [true, false] {
+            let mut command = stage.command(&["mount", "image.shale=mnt", "slow.shale=other"]);
+            command.args(foreground.then_some("-f")).stderr(Stdio::piped());
+            let child = command.spawn().unwrap();
+            point.becomes(true);
+            let called = Pid::from_child(&child);
+            let driver = if foreground { called } else { child_of(called) };
+            // The first mount goes at once, though the second image is still being opened.
+            rustix::process::kill_process(driver, Signal::TERM).unwrap();
+            point.becomes(false);
+            let (status, said) = if opened {
+                ended(child, || {
+                    // Not before somebody waits for it, who may have ended instead.
+                    let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+                    let _ = fs::File::options().write(true).custom_flags(nonblock).open(&slow);
+                })
+            } else {
+                // Twice is for those who do not want to wait.
+                ended(child, || {
+                    let _ = rustix::process::kill_process(driver, Signal::TERM);
+                })
+            };
+            // It had not begun to open the second image, or it was waited for.
+            let is_orderly = status.code() == Some(130) && said.contains("interrupted");
+            let is_at_once = match foreground {
+                true => status.signal() == Some(Signal::TERM.as_raw()),
+                false => status.code() == Some(1) && said.contains("background process was ended"),
+            };
+            assert!(is_orderly || (is_at_once && !opened), "{status}, {said}");
+            assert!(!point.is_mounted());
+        }
+    }
+    // Where nothing is mounted nothing is waited for.
+    let child = stage.command(&["mount", "-f", "slow.shale", "mnt"]).spawn().unwrap();
+    // With its second thread, the one for signals, it catches them.
+    let end = Instant::now() + Duration::from_secs(20);
+    let threads = format!("/proc/{}/task", child.id());
+    while fs::read_dir(&threads).is_ok_and(|threads| threads.count() < 2) {
+        assert!(Instant::now() < end, "it has no thread for signals");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let (status, _) = ended(child, || {});
+    assert!(status.signal() == Some(Signal::TERM.as_raw()) || status.code() == Some(130));
+}
+
+/// The only child of a process.
+fn child_of(process: Pid) -> Pid {
+    let process = process.as_raw_nonzero();
+    let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+    Pid::from_raw(list.trim().parse().unwrap()).unwrap()
+}
+
+#[test]
+fn a_checked_mount_is_served_to_its_end_however_many_signals_come() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    let words = ["mount", "-f", "image.shale", "mnt", "-o", "verify=structure"];
+    let mut child = stage.command(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("mounted on"), "{said}");
+    // What is open is served on. Nothing of it was read, so the kernel does not have it.
+    let mut open = fs::File::open(stage.path("mnt/docs/deep/noise.bin")).unwrap();
+    for _ in 0..3 {
+        rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        point.becomes(false);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut found = Vec::new();
+    open.read_to_end(&mut found).unwrap();
+    assert!(found == fs::read(stage.path("source/docs/deep/noise.bin")).unwrap());
+    drop(open);
+    let (status, said) = ended(child, || {});
+    assert_eq!(status.code(), Some(0), "{said}");
 }
 
 #[test]

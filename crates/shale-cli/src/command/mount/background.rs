@@ -88,6 +88,7 @@ pub fn start(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     let status = child.wait().context("waiting for the background process")?;
     match status.code() {
         Some(code) if code == i32::from(Exit::Usage.code()) => Ok(Exit::Usage),
+        Some(code) if code == i32::from(Exit::Interrupted.code()) => Ok(Exit::Interrupted),
         Some(_) => Ok(Exit::Failed),
         None => bail!("the background process was ended: {status}"),
     }

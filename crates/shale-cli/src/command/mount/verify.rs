@@ -5,13 +5,13 @@
 //! found out all the same.
 
 use anyhow::{Context, bail};
-use shale::{CheckLevel, CheckOptions};
+use shale::{Cancel, CheckLevel, CheckOptions};
 
 use super::wishes::Wishes;
 use crate::bar::Bar;
 use crate::command::check;
 use crate::report::Say;
-use crate::{open, signal, text};
+use crate::{open, text};
 
 /// The level that a word stands for; `None` is no check beforehand.
 ///
@@ -34,18 +34,18 @@ pub fn parse(word: &str) -> anyhow::Result<Option<CheckLevel>> {
     }
 }
 
-/// Checks all images at the level asked for.
+/// Checks all images at the level asked for, until `cancel` ends it.
 ///
 /// # Errors
 /// One cannot be checked, or has a problem; all of that image's are told.
-pub fn images(wishes: &Wishes, say: &Say) -> anyhow::Result<()> {
+pub fn images(wishes: &Wishes, cancel: Cancel, say: &Say) -> anyhow::Result<()> {
     let Some(level) = wishes.verify else { return Ok(()) };
     let options = CheckOptions {
         offset: open::offset(wishes.offset),
         threads: wishes.driver.thread_count,
         level,
         expect: wishes.expect,
-        cancel: signal::cancel()?,
+        cancel,
         ..CheckOptions::default()
     };
     for place in &wishes.places {
