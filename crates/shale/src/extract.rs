@@ -10,7 +10,9 @@
 //! sockets, owner, permissions, extended attributes with access control lists and capabilities,
 //! and times to the nanosecond. An ordinary user cannot restore owners, devices and privileged
 //! attributes; setuid and setgid bits are then only set where the stored owner is the user.
-//! The umask is not applied: permissions are those of the image.
+//! The umask is not applied: permissions are those of the image. So are access control lists: what
+//! a directory of the target hands down by its default list is taken away, and so is the list of a
+//! directory that was there and gets the attributes of one in the image.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -322,7 +324,7 @@ pub fn extract(
         .map_err(Error::io("list the directory", target))?
         .next()
         .is_none();
-    let restore = attributes::Restore::new(tree, &beneath, options);
+    let restore = attributes::Restore::new(tree, options);
     let context = Context {
         tree,
         beneath,

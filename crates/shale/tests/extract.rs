@@ -271,3 +271,71 @@ fn every_name_of_a_damaged_file_is_named() {
     named.sort_unstable();
     assert_eq!(named, [&b"b/second"[..], b"first", b"third"]);
 }
+
+/// What `getfacl` would show: the access control lists of a path, empty where it has none.
+fn acls(path: &Path) -> [Vec<u8>; 2] {
+    ["system.posix_acl_access", "system.posix_acl_default"].map(|name| {
+        let mut value = vec![0; 256];
+        match rustix::fs::lgetxattr(path, name, &mut value[..]) {
+            Ok(len) => value[..len].to_vec(),
+            Err(_) => Vec::new(),
+        }
+    })
+}
+
+#[test]
+fn no_list_of_rights_is_inherited_from_any_directory_of_the_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("source");
+    for directory in ["a/there/new", "b"] {
+        fs::create_dir_all(source.join(directory)).unwrap();
+        fs::write(source.join(directory).join("file"), "text").unwrap();
+        fs::write(source.join(directory).join("more"), vec![7; 40 << 20]).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        let (at, mode) = (source.join(directory).join("fifo"), rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, at, fifo, mode, 0).unwrap();
+    }
+    fs::write(source.join("a/there/file"), "text").unwrap();
+    let tree = tree_of(&source);
+    // Reading, writing and searching for user 1 and nobody else: a version, then tag, rights, id.
+    let entry = |tag: u16, rights: u16, id: u32| {
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    let none = u32::MAX;
+    let list = [
+        2u32.to_le_bytes().to_vec(),
+        entry(1, 7, none),
+        entry(2, 7, 1),
+        entry(4, 0, none),
+        entry(16, 7, none),
+        entry(32, 0, none),
+    ]
+    .concat();
+    for inner in ["", "a", "a/there"] {
+        let target = folder.path().join("target");
+        fs::create_dir_all(target.join(inner)).unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        let name = "system.posix_acl_default";
+        if rustix::fs::setxattr(target.join(inner), name, &list, flags).is_err() {
+            println!("skipped: no access control lists here");
+            return;
+        }
+        let report = extract(&tree, &target, &ExtractOptions::default(), &NoProgress).unwrap();
+        assert_eq!(report.problem_count, 0, "{:?}", report.problems);
+        let mut waiting = vec![target.clone()];
+        while let Some(directory) = waiting.pop() {
+            for entry in fs::read_dir(&directory).unwrap() {
+                let entry = entry.unwrap();
+                let (path, kind) = (entry.path(), entry.file_type().unwrap());
+                let shown = path.display();
+                assert_eq!(acls(&path), [[], []], "{shown}, with the list on `{inner}`");
+                let as_made = source.join(path.strip_prefix(&target).unwrap());
+                assert_eq!(entry.metadata().unwrap().mode(), as_made.metadata().unwrap().mode());
+                if kind.is_dir() {
+                    waiting.push(path);
+                }
+            }
+        }
+        fs::remove_dir_all(&target).unwrap();
+    }
+}

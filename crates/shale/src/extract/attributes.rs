@@ -13,7 +13,6 @@ use shale_format::InodeKind;
 use shale_format::root::{TIME_ATIME, TIME_MTIME};
 use shale_read::{Attributes, Timestamp, Tree, Xattr};
 
-use super::beneath::Beneath;
 use super::{ExtractOptions, ExtractReport, Owner, ProblemKind};
 
 const UTIME_OMIT: i64 = 0x3fff_fffe;
@@ -28,8 +27,6 @@ pub(super) struct Restore {
     groups: Vec<u32>,
     xattrs: bool,
     times_kept: u8,
-    /// The target hands its default access control list to everything made in it.
-    inherits_acl: bool,
 }
 
 /// Where an inode is reached: by an open descriptor, or by its name in an open directory.
@@ -40,12 +37,10 @@ pub(super) enum Handle<'a> {
 }
 
 impl Restore {
-    pub(super) fn new(tree: &Tree, beneath: &Beneath, options: &ExtractOptions) -> Self {
+    pub(super) fn new(tree: &Tree, options: &ExtractOptions) -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let mut groups = vec![rustix::process::getegid().as_raw()];
         groups.extend(rustix::process::getgroups().unwrap_or_default().iter().map(|g| g.as_raw()));
-        let mut value = [0; 1];
-        let acl = rustix::fs::fgetxattr(beneath.root(), "system.posix_acl_default", &mut value);
         Self {
             is_root: uid == 0,
             sets_owner: match options.owner {
@@ -57,7 +52,6 @@ impl Restore {
             groups,
             xattrs: options.xattrs,
             times_kept: tree.snapshot().times_kept,
-            inherits_acl: matches!(acl, Ok(_) | Err(Errno::RANGE)),
         }
     }
 
@@ -72,10 +66,12 @@ impl Restore {
     }
 
     /// Gives the inode its attributes; problems go to `problem`, what a user cannot have is
-    /// counted in `report`.
+    /// counted in `report`. Access control lists that it has already, as it may have if it
+    /// `inherits_acl`, are taken away.
     pub(super) fn apply(
         &self,
         handle: Handle<'_>,
+        inherits_acl: bool,
         attributes: &Attributes,
         xattrs: &[Xattr],
         report: &mut ExtractReport,
@@ -90,7 +86,7 @@ impl Restore {
                 Err(error) => problem(ProblemKind::Attribute("owner", error)),
             }
         }
-        if self.inherits_acl && !is_link {
+        if inherits_acl && !is_link {
             handle.remove_xattr(b"system.posix_acl_access");
             if attributes.kind == InodeKind::Directory {
                 handle.remove_xattr(b"system.posix_acl_default");
@@ -138,6 +134,15 @@ impl Restore {
             last_modification: time(TIME_MTIME, attributes.mtime),
         })
     }
+}
+
+/// Whether what is made in a directory gets an access control list from it. Yes if that cannot be
+/// told: a list that stays gives rights away. Costs a system call.
+pub(super) fn hands_acl_down(directory: BorrowedFd<'_>) -> bool {
+    // A descriptor for the way only, which has no attributes; through its name it has.
+    let path = Handle::Open(directory).link_path();
+    let found = rustix::fs::getxattr(path, "system.posix_acl_default", &mut [0u8; 0][..]);
+    !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
 /// Namespaces in which only root may set attributes. `system` holds the access control lists,

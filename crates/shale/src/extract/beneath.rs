@@ -44,11 +44,6 @@ impl Beneath {
         self
     }
 
-    /// The target itself.
-    pub(crate) fn root(&self) -> &OwnedFd {
-        &self.root
-    }
-
     /// Opens the directory `path` (components separated by single slashes; empty: the target) as
     /// a place to make entries in. Costs one system call for each 2 KiB of path.
     pub(crate) fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use shale_format::InodeKind;
 use shale_read::{Attributes, PieceKind, Xattr};
 
-use super::attributes::Handle;
+use super::attributes::{Handle, hands_acl_down};
 use super::beneath::{check_name, remove_file};
 use super::plan::Batch;
 use super::{Context, ExtractReport, Overwrite, ProblemKind, Sparse, kind_name};
@@ -188,10 +188,18 @@ struct Worker<'a> {
     shared: &'a Shared<'a>,
     context: &'a Context<'a>,
     /// The directory of the item before.
-    at_hand: Option<(usize, Arc<OwnedFd>)>,
+    at_hand: Option<AtHand>,
     /// The xattrs of the set before; neighbours mostly share them.
     xattrs: (u64, Vec<Xattr>),
     report: ExtractReport,
+}
+
+/// A directory that is open.
+struct AtHand {
+    directory: usize,
+    fd: Arc<OwnedFd>,
+    /// What is made in it gets its default access control list.
+    hands_acl_down: bool,
 }
 
 /// Whether something was put in a name's place.
@@ -256,15 +264,22 @@ impl<'a> Worker<'a> {
     }
 
     fn directory(&mut self, item: &Item) -> io::Result<Arc<OwnedFd>> {
-        match &self.at_hand {
-            Some((directory, fd)) if *directory == item.directory => Ok(Arc::clone(fd)),
-            _ => {
-                let path = self.shared.batch.path(item.directory);
+        Ok(Arc::clone(&self.at_hand(item)?.fd))
+    }
+
+    /// The directory that an item is made in.
+    fn at_hand(&mut self, item: &Item) -> io::Result<&AtHand> {
+        let directory = item.directory;
+        let at_hand = match self.at_hand.take().filter(|found| found.directory == directory) {
+            Some(found) => found,
+            None => {
+                let path = self.shared.batch.path(directory);
                 let fd = Arc::new(self.context.beneath.directory(&path)?);
-                self.at_hand = Some((item.directory, Arc::clone(&fd)));
-                Ok(fd)
+                let hands_acl_down = hands_acl_down(fd.as_fd());
+                AtHand { directory, fd, hands_acl_down }
             }
-        }
+        };
+        Ok(self.at_hand.insert(at_hand))
     }
 
     /// Calls `make` for the item's name, and again after what is there was removed if the policy
@@ -580,6 +595,7 @@ impl<'a> Worker<'a> {
         attributes: &Attributes,
         handle: Handle<'_>,
     ) -> Result<(), Error> {
+        let inherits_acl = self.at_hand(item).map_or(true, |found| found.hands_acl_down);
         let wanted = self.context.restore.wants_xattrs(attributes);
         if wanted && attributes.xattr_set != self.xattrs.0 {
             match self.context.tree.xattrs(item.inode) {
@@ -591,7 +607,8 @@ impl<'a> Worker<'a> {
         let xattrs = if is_had { &self.xattrs.1[..] } else { &[] };
         let mut problems = Vec::new();
         let add = &mut |kind| problems.push(kind);
-        self.context.restore.apply(handle, attributes, xattrs, &mut self.report, add);
+        let restore = &self.context.restore;
+        restore.apply(handle, inherits_acl, attributes, xattrs, &mut self.report, add);
         for kind in problems {
             self.problem(item, kind)?;
         }

@@ -484,7 +484,8 @@ impl Walk<'_> {
         let mut problems = Vec::new();
         let handle = Handle::Open(fd.as_fd());
         let add = &mut |kind| problems.push(kind);
-        context.restore.apply(handle, &attributes, &xattrs, &mut report, add);
+        // What it has may be its parent's default, or its own of before: neither is the image's.
+        context.restore.apply(handle, true, &attributes, &xattrs, &mut report, add);
         context.lock().add(report);
         for kind in problems {
             context.problem(&path, kind)?;
