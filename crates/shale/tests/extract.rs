@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use shale::read::{Image, MemorySource, Options, SnapshotChoice, Source, Tree};
-use shale::write::{DirectorySource, NoProgress as NoBuildProgress, ScanOptions};
-use shale::{Error, ExtractOptions, NoProgress, Overwrite, Patterns, extract};
+use shale::write::{DirectorySource, ManifestSource, NoProgress as NoBuildProgress, ScanOptions};
+use shale::{Error, ExtractOptions, NoProgress, Overwrite, Owner, Patterns, extract};
 
 fn image_of(source: &Path) -> Vec<u8> {
     let mut tree =
@@ -270,6 +270,41 @@ fn every_name_of_a_damaged_file_is_named() {
     let mut named: Vec<_> = report.problems.iter().map(|problem| &problem.path[..]).collect();
     named.sort_unstable();
     assert_eq!(named, [&b"b/second"[..], b"first", b"third"]);
+}
+
+#[test]
+fn set_id_bits_are_not_given_to_files_whose_owner_cannot_be_set() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root sets owners");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let none = u32::MAX;
+    let text = format!(
+        "f 6755 {none} 7 0 0 no-user\nf 6755 7 {none} 0 0 no-group\n\
+         f 6755 {none} {none} 0 0 neither\nf 6755 7 7 0 0 both\nd 6755 {none} {none} 0 - dir\n"
+    );
+    let text = Box::new(std::io::Cursor::new(text.into_bytes()));
+    let mut manifest = ManifestSource::open(text, b"a test", folder.path().into()).unwrap();
+    let mut image = Vec::new();
+    let options = shale::write::Options { level: 1, ..Default::default() };
+    shale::write::create(&mut manifest, &mut image, &options, &NoBuildProgress).unwrap();
+    let tree = tree_in(Arc::new(MemorySource::new(image)));
+    for owner in [Owner::Auto, Owner::Stored] {
+        let target = folder.path().join(format!("{owner:?}"));
+        let options = ExtractOptions { owner, ..ExtractOptions::default() };
+        let report = extract(&tree, &target, &options, &NoProgress).unwrap();
+        assert_eq!(report.set_id_left_out, 3, "{owner:?}");
+        for (name, mode, uid, gid) in [
+            ("no-user", 0o2755, 0, 7),
+            ("no-group", 0o4755, 7, 0),
+            ("neither", 0o755, 0, 0),
+            ("both", 0o6755, 7, 7),
+        ] {
+            let found = fs::metadata(target.join(name)).unwrap();
+            let found = (found.mode() & 0o7777, found.uid(), found.gid());
+            assert_eq!(found, (mode, uid, gid), "{owner:?} {name}");
+        }
+    }
 }
 
 /// What `getfacl` would show: the access control lists of a path, empty where it has none.

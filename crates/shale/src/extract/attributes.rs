@@ -17,6 +17,8 @@ use super::{ExtractOptions, ExtractReport, Owner, ProblemKind};
 
 const UTIME_OMIT: i64 = 0x3fff_fffe;
 const SET_ID_BITS: u32 = 0o6000;
+/// All ones mean "leave as it is" to the system and are nobody.
+const NO_ID: u32 = u32::MAX;
 
 /// What this user restores.
 #[derive(Debug)]
@@ -82,7 +84,11 @@ impl Restore {
         let mut group_is_stored = self.groups.contains(&attributes.gid);
         if self.sets_owner {
             match handle.set_owner(attributes.uid, attributes.gid) {
-                Ok(()) => (owner_is_stored, group_is_stored) = (true, true),
+                // A number that the system cannot give is not given, whatever it says.
+                Ok(()) => {
+                    owner_is_stored = attributes.uid != NO_ID;
+                    group_is_stored = attributes.gid != NO_ID;
+                }
                 Err(error) => problem(ProblemKind::Attribute("owner", error)),
             }
         }
@@ -153,9 +159,8 @@ fn is_privileged(name: &[u8]) -> bool {
 
 impl Handle<'_> {
     fn set_owner(self, uid: u32, gid: u32) -> io::Result<()> {
-        // All ones mean "leave as it is" to the system and are no owner.
-        let uid = (uid != u32::MAX).then(|| Uid::from_raw(uid));
-        let gid = (gid != u32::MAX).then(|| Gid::from_raw(gid));
+        let uid = (uid != NO_ID).then(|| Uid::from_raw(uid));
+        let gid = (gid != NO_ID).then(|| Gid::from_raw(gid));
         match self {
             Self::Open(fd) => rustix::fs::fchown(fd, uid, gid)?,
             Self::Named(directory, name) => {
