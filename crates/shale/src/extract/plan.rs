@@ -20,9 +20,10 @@ use crate::error::Error;
 use crate::pattern::Position;
 use crate::progress::Phase;
 
-/// Entries gathered before they are extracted: enough to sort a whole day's contents into the
-/// order of the image, few enough (under 100 MB) to hold.
-const BATCH_ITEMS_MAX: usize = 500_000;
+/// Entries gathered before they are extracted, directories that were left among them: enough to
+/// sort a whole day's contents into the order of the image, few enough (under 100 MB) to hold.
+/// Tests have fewer, so that small trees fill a batch.
+const BATCH_ITEMS_MAX: usize = if cfg!(test) { 50 } else { 500_000 };
 /// Files longer than this are written by several threads, in parts of this many bytes.
 const PART_LEN: u64 = 16 << 20;
 
@@ -64,6 +65,13 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// Whether it is to be extracted before more is gathered. The `open_count` directories on the
+    /// way down stay in any case, and are not what fills it.
+    fn is_full(&self, open_count: usize) -> bool {
+        let left = self.directories.len().saturating_sub(open_count);
+        self.items.len() + self.links.len() + left >= BATCH_ITEMS_MAX
+    }
+
     /// Path of a directory, without slashes at its ends; empty for the target.
     pub(super) fn path(&self, directory: usize) -> Vec<u8> {
         let mut chain = Vec::new();
@@ -153,7 +161,12 @@ impl Walk<'_> {
                 Ok(Some(Pause::Enter { inode, name, position })) => {
                     self.enter(directory, inode, name, position)?;
                 }
-                Ok(None) => drop(self.frames.pop()),
+                Ok(None) => {
+                    self.frames.pop();
+                    if self.batch.is_full(self.frames.len()) {
+                        self.flush()?;
+                    }
+                }
                 Err(error) => {
                     self.frames.pop();
                     let path = self.batch.path(directory);
@@ -186,7 +199,8 @@ impl Walk<'_> {
                 stripped += 1;
             } else if below.is_selected() {
                 self.gather(directory, entry.name, attributes);
-                if self.batch.items.len() + self.batch.links.len() >= BATCH_ITEMS_MAX {
+                // The frame that is looked at is not among the others.
+                if self.batch.is_full(self.frames.len() + 1) {
                     pause = Some(Pause::Full);
                 }
             }
@@ -435,11 +449,13 @@ impl Walk<'_> {
     /// Sets the attributes of directories that nothing more is put into, children before parents,
     /// and keeps the others.
     fn complete(&mut self) -> Result<(), Error> {
+        // Ascending, as each is the parent of the next.
         let open: Vec<usize> = self.frames.iter().map(|frame| frame.directory).collect();
+        let is_open = |at: &usize| open.binary_search(at).is_ok();
         for at in (0..self.batch.directories.len()).rev() {
             self.context.options.cancel.check()?;
             let directory = &self.batch.directories[at];
-            if open.contains(&at) || !directory.is_made || !directory.is_restored {
+            if is_open(&at) || !directory.is_made || !directory.is_restored {
                 continue;
             }
             self.restore(at)?;
@@ -448,7 +464,7 @@ impl Walk<'_> {
         // The way down becomes the beginning of the next batch: each is the parent of the next.
         let mut kept = Vec::with_capacity(open.len());
         for (at, directory) in std::mem::take(&mut self.batch.directories).into_iter().enumerate() {
-            if open.contains(&at) {
+            if is_open(&at) {
                 let parent = kept.len().saturating_sub(1);
                 kept.push(Directory { parent, ..directory });
             }
@@ -491,5 +507,80 @@ impl Walk<'_> {
             context.problem(&path, kind)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use shale_read::{Image, MemorySource, SnapshotChoice, Tree};
+    use shale_write::{DirectorySource, NoProgress, ScanOptions};
+
+    use super::*;
+    use crate::extract::{ExtractOptions, extract};
+    use crate::pattern::Patterns;
+    use crate::progress::Progress;
+
+    fn tree_of(source: &Path) -> Tree {
+        let mut source =
+            DirectorySource::open(source, &ScanOptions::default(), &NoProgress).unwrap();
+        let mut image = Vec::new();
+        let options = shale_write::Options { level: 1, ..Default::default() };
+        shale_write::create(&mut source, &mut image, &options, &NoProgress).unwrap();
+        let image = Image::open(Arc::new(MemorySource::new(image)), Default::default()).unwrap();
+        image.tree(&SnapshotChoice::Newest).unwrap()
+    }
+
+    /// Counts batches.
+    #[derive(Default)]
+    struct Batches(AtomicUsize);
+
+    impl Progress for Batches {
+        fn phase(&self, phase: Phase) {
+            self.0.fetch_add(usize::from(phase == Phase::Finish), Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn directories_fill_a_batch_like_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source");
+        // Some are deeper than a batch is long, and are open while others are made.
+        let deep: std::path::PathBuf = (0..2 * BATCH_ITEMS_MAX).map(|_| "deep").collect();
+        std::fs::create_dir_all(source.join(&deep)).unwrap();
+        let count = 4 * BATCH_ITEMS_MAX;
+        for top in ["a", "z"] {
+            for n in 0..count / 2 {
+                std::fs::create_dir_all(source.join(top).join(n.to_string())).unwrap();
+            }
+        }
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o751);
+        std::fs::set_permissions(source.join("a/7"), mode).unwrap();
+        let tree = tree_of(&source);
+        let run = |target: &Path, patterns: &[&str]| {
+            let batches = Batches::default();
+            let patterns = Patterns::new(patterns).unwrap();
+            let options = ExtractOptions { patterns, ..ExtractOptions::default() };
+            let report = extract(&tree, target, &options, &batches);
+            (report.map(|report| report.directories), batches.0.into_inner())
+        };
+        let target = folder.path().join("target");
+        let (made, batches) = run(&target, &[]);
+        assert_eq!(made.unwrap(), (count + 2 + 2 * BATCH_ITEMS_MAX) as u64);
+        // All but those on the way down; what is left behind them goes as one.
+        assert!((4..=8).contains(&batches), "{batches} batches");
+        for (path, expected) in [("a/7", 0o751), ("a/8", 0o755), ("z/7", 0o755)] {
+            let found = std::fs::metadata(target.join(path)).unwrap();
+            let found = std::os::unix::fs::MetadataExt::mode(&found) & 0o777;
+            assert_eq!(found, expected, "{path}");
+        }
+        assert!(target.join(deep).is_dir());
+        // Also those that are only looked through.
+        let (made, batches) = run(&folder.path().join("none"), &["*/*/nothing"]);
+        assert!(made.is_err());
+        assert!(batches >= 4, "{batches} batches");
     }
 }
