@@ -20,7 +20,8 @@ pub(super) const NULL_BLOCK: u32 = u32::MAX;
 
 const MAGIC: u32 = 0xE0F5_E1E2;
 const INCOMPAT_CHUNKED_FILE: u32 = 0x4;
-const DIRENT_LEN: usize = 12;
+/// What an entry takes beside its name.
+pub(super) const DIRENT_LEN: usize = 12;
 const XATTR_HEADER_LEN: usize = 12;
 const XATTR_ENTRY_LEN: usize = 4;
 
@@ -141,29 +142,30 @@ impl DirectorySize {
 
 /// The blocks of a directory whose entries are given in order of their names, `.` and `..` among
 /// them; as many bytes as [`DirectorySize`] says.
-pub(super) fn directory(entries: &[Dirent<'_>]) -> Vec<u8> {
+pub(super) fn directory<'n>(entries: impl Iterator<Item = Dirent<'n>>) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut rest = entries;
-    while !rest.is_empty() {
+    let mut entries = entries.peekable();
+    let mut block = Vec::new();
+    while entries.peek().is_some() {
         let mut len = 0;
-        let fits = |e: &&Dirent<'_>| {
-            len += DIRENT_LEN + e.name.len();
-            len as u64 <= BLOCK_LEN
-        };
-        let count = rest.iter().take_while(fits).count();
-        let (block, after) = rest.split_at(count);
-        let mut name_offset = count * DIRENT_LEN;
-        for entry in block {
+        block.clear();
+        block.extend(std::iter::from_fn(|| {
+            entries.next_if(|entry| {
+                len += DIRENT_LEN + entry.name.len();
+                len as u64 <= BLOCK_LEN
+            })
+        }));
+        let mut name_offset = block.len() * DIRENT_LEN;
+        for entry in &block {
             out.extend_from_slice(&entry.slot.to_le_bytes());
             out.extend_from_slice(&(name_offset as u16).to_le_bytes());
             out.extend_from_slice(&[file_type(entry.mode), 0]);
             name_offset += entry.name.len();
         }
         block.iter().for_each(|entry| out.extend_from_slice(entry.name));
-        if !after.is_empty() {
+        if entries.peek().is_some() {
             out.resize(out.len().next_multiple_of(BLOCK_LEN as usize), 0);
         }
-        rest = after;
     }
     out
 }
@@ -234,11 +236,10 @@ mod tests {
             for count in [0usize, 1, 14, 15, 16, 40, 400] {
                 let names: Vec<Vec<u8>> =
                     (0..count).map(|n| format!("{n:0name_len$}").into_bytes()).collect();
-                let entries: Vec<Dirent<'_>> =
-                    names.iter().map(|name| Dirent { name, slot: 7, mode: 0o100644 }).collect();
+                let entries = names.iter().map(|name| Dirent { name, slot: 7, mode: 0o100644 });
                 let mut size = DirectorySize::default();
                 names.iter().for_each(|name| size.add(name.len()));
-                let bytes = directory(&entries);
+                let bytes = directory(entries);
                 assert_eq!(bytes.len() as u64, size.len(), "{count} of {name_len}");
                 let mut found = 0;
                 for block in bytes.chunks(BLOCK_LEN as usize) {

@@ -24,8 +24,13 @@ const INODE_COUNT_MAX: u64 = 3_000_000;
 const BLOCK_COUNT_MAX: u64 = u32::MAX as u64 - 1;
 /// Chunks of one file: a map of 16 MiB, enough for 16 GiB in which a hole begins at any block.
 const CHUNK_COUNT_MAX: u64 = 1 << 22;
-/// Bytes of metadata that are kept in memory at most.
-const METADATA_LEN_MAX: u64 = 1 << 30;
+/// Bytes of metadata that are kept in memory at most: once as what was read, once as what the
+/// kernel reads. Tests have less, so that they reach it.
+const METADATA_LEN_MAX: u64 = if cfg!(test) { 1 << 20 } else { 1 << 30 };
+/// Entries asked for at once, whose attributes are at hand meanwhile.
+const LIST_COUNT_MAX: usize = 4096;
+/// The entries that every directory has.
+const DOTS: [&[u8]; 2] = [b".", b".."];
 /// Largest chunk the format knows, in bits; no file needs larger ones.
 const CHUNK_BITS_MAX: u8 = erofs::BLOCK_BITS + 31;
 
@@ -81,10 +86,19 @@ struct Node {
     block: u64,
 }
 
+/// As small as what becomes of it, so that as many are kept as the metadata may have. Names and
+/// nodes are fewer than 2^32, as there is room for in the metadata.
 struct Entry {
     /// In the pool of names.
-    name: Range<usize>,
-    node: usize,
+    name_start: u32,
+    name_end: u32,
+    node: u32,
+}
+
+impl Entry {
+    fn name<'n>(&self, names: &'n [u8]) -> &'n [u8] {
+        &names[self.name_start as usize..self.name_end as usize]
+    }
 }
 
 struct Plan<'v> {
@@ -99,6 +113,8 @@ struct Plan<'v> {
     contents: Vec<(u64, u64, u64)>,
     by_content: HashMap<u64, usize>,
     has_chunks: bool,
+    /// Bytes that what is known takes at least, wherever it is placed.
+    known_len: u64,
     /// End of what is placed among the inodes, and count of blocks elsewhere.
     end: u64,
     block_count: u64,
@@ -122,6 +138,7 @@ pub(super) fn layout(view: &dyn View, options: &Options) -> Result<Layout, Strin
         contents: Vec::new(),
         by_content: HashMap::new(),
         has_chunks: false,
+        known_len: 0,
         // Nothing has number 0: programs take it for a deleted entry.
         end: 2 * SLOT_LEN,
         block_count: 0,
@@ -137,7 +154,22 @@ fn failed(error: ViewError) -> String {
     format!("its metadata cannot be read: {error}")
 }
 
+/// That the metadata may take so many bytes.
+fn check_len(len: u64) -> Result<(), String> {
+    if len > METADATA_LEN_MAX {
+        return Err("its metadata takes more than 1 GiB of memory".into());
+    }
+    Ok(())
+}
+
 impl Plan<'_> {
+    /// Takes note of something that needs so many bytes. Fails as soon as all that is known needs
+    /// too many, rather than when it is placed: one directory may have more than fits in memory.
+    fn know(&mut self, len: u64) -> Result<(), String> {
+        self.known_len = self.known_len.saturating_add(len);
+        check_len(self.known_len)
+    }
+
     /// The node of an inode, made if it is new.
     fn node(&mut self, attributes: Attributes, parent: usize) -> Result<usize, String> {
         if let Some(&node) = self.by_inode.get(&attributes.inode) {
@@ -170,10 +202,12 @@ impl Plan<'_> {
             },
             _ => (Body::Nothing, 0),
         };
-        let layout = match body {
-            Body::Sparse { .. } => DataLayout::Chunks,
-            _ => DataLayout::Plain,
+        let (layout, body_len) = match &body {
+            Body::Sparse { data, .. } => (DataLayout::Chunks, 4 * data.len()),
+            Body::Target(target) => (DataLayout::Plain, target.len()),
+            _ => (DataLayout::Plain, 0),
         };
+        self.know(INODE_LEN + (xattrs.len() + body_len) as u64)?;
         let node = self.nodes.len();
         self.nodes.push(Node { attributes, parent, xattrs, body, len, layout, at: 0, block: 0 });
         self.by_inode.insert(inode, node);
@@ -247,6 +281,27 @@ impl Plan<'_> {
 
     /// Reads the entries of a directory and makes their nodes.
     fn list(&mut self, node: usize) -> Result<(), String> {
+        let first = self.entries.len();
+        while self.list_some(node, (self.entries.len() - first) as u64)? {}
+        let names = &self.names;
+        self.entries[first..].sort_by(|a, b| a.name(names).cmp(b.name(names)));
+        let mut size = erofs::DirectorySize::default();
+        let mut dots = DOTS.into_iter().peekable();
+        for entry in &self.entries[first..] {
+            let name = entry.name(names);
+            while let Some(dot) = dots.next_if(|dot| *dot < name) {
+                size.add(dot.len());
+            }
+            size.add(name.len());
+        }
+        dots.for_each(|dot| size.add(dot.len()));
+        self.nodes[node].body = Body::Directory(first..self.entries.len());
+        self.nodes[node].len = size.len();
+        Ok(())
+    }
+
+    /// Reads some entries of a directory behind the first `count`. False if there are no more.
+    fn list_some(&mut self, node: usize, count: u64) -> Result<bool, String> {
         let directory = self.nodes[node].attributes.inode;
         let mut found: Vec<(Range<usize>, Attributes)> = Vec::new();
         let names = &mut self.names;
@@ -258,31 +313,21 @@ impl Plan<'_> {
             let start = names.len();
             names.extend_from_slice(name);
             found.push((start..names.len(), entry.attributes));
-            !bad_name
+            !bad_name && found.len() < LIST_COUNT_MAX
         };
-        self.view.list(directory, 0, each).map_err(failed)?;
+        self.view.list(directory, count, each).map_err(failed)?;
         if bad_name {
             return Err("an entry has an impossible name".into());
         }
-        let names = &self.names;
-        found.sort_by(|a, b| names[a.0.clone()].cmp(&names[b.0.clone()]));
-        let mut size = erofs::DirectorySize::default();
-        let mut dots = [&b"."[..], b".."].into_iter().peekable();
-        for (name, _) in &found {
-            while let Some(dot) = dots.next_if(|dot| *dot < &names[name.clone()]) {
-                size.add(dot.len());
-            }
-            size.add(name.len());
-        }
-        dots.for_each(|dot| size.add(dot.len()));
-        let first = self.entries.len();
+        let has_more = found.len() >= LIST_COUNT_MAX;
         for (name, attributes) in found {
+            self.know((erofs::DIRENT_LEN + name.len()) as u64)?;
             let child = self.node(attributes, node)?;
-            self.entries.push(Entry { name, node: child });
+            // Below what was just checked, all of them.
+            let (name_start, name_end) = (name.start as u32, name.end as u32);
+            self.entries.push(Entry { name_start, name_end, node: child as u32 });
         }
-        self.nodes[node].body = Body::Directory(first..self.entries.len());
-        self.nodes[node].len = size.len();
-        Ok(())
+        Ok(has_more)
     }
 
     /// Gives a node its place among the inodes.
@@ -316,10 +361,7 @@ impl Plan<'_> {
         }
         node.at = at;
         self.end = (at + head + tail).next_multiple_of(SLOT_LEN);
-        if self.end.saturating_add(self.block_count.saturating_mul(BLOCK_LEN)) > METADATA_LEN_MAX {
-            return Err("its metadata takes more than 1 GiB of memory".into());
-        }
-        Ok(())
+        check_len(self.end.saturating_add(self.block_count.saturating_mul(BLOCK_LEN)))
     }
 
     /// Places all that is below a directory whose own place is decided.
@@ -330,7 +372,7 @@ impl Plan<'_> {
             let entries = entries.clone();
             let below = waiting.len();
             for entry in entries {
-                let child = self.entries[entry].node;
+                let child = self.entries[entry].node as usize;
                 if self.nodes[child].at > 0 {
                     continue; // Another name of what is placed.
                 }
@@ -433,13 +475,156 @@ impl Plan<'_> {
     fn directory(&self, nodes: &[Node], node: &Node, entries: &[Entry]) -> Vec<u8> {
         let slot = |node: &Node| node.at / SLOT_LEN;
         let dot = |name, node| Dirent { name, slot: slot(node), mode: MODE_DIRECTORY };
-        let mut lines = vec![dot(b".", node), dot(b"..", &nodes[node.parent])];
-        lines.extend(entries.iter().map(|entry| {
-            let child = &nodes[entry.node];
-            let name = &self.names[entry.name.clone()];
-            Dirent { name, slot: slot(child), mode: child.attributes.mode }
-        }));
-        lines.sort_by_key(|line| line.name);
-        erofs::directory(&lines)
+        let mut dots =
+            [dot(DOTS[0], node), dot(DOTS[1], &nodes[node.parent])].into_iter().peekable();
+        let mut entries = entries.iter().peekable();
+        let lines = std::iter::from_fn(|| {
+            let next = entries.peek().map(|entry| entry.name(&self.names));
+            if let Some(dot) = dots.next_if(|dot| next.is_none_or(|next| dot.name < next)) {
+                return Some(dot);
+            }
+            let entry = entries.next()?;
+            let child = &nodes[entry.node as usize];
+            let name = entry.name(&self.names);
+            Some(Dirent { name, slot: slot(child), mode: child.attributes.mode })
+        });
+        erofs::directory(lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{MODE_DIRECTORY, Time, Totals, XattrUse};
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    /// A directory with one file of very many names, and attributes of any size.
+    struct Links {
+        count: u64,
+        asked: AtomicU64,
+        inode_count: u64,
+        value_len: usize,
+    }
+
+    impl Links {
+        fn new(count: u64) -> Self {
+            Self { count, asked: AtomicU64::new(0), inode_count: 2, value_len: 0 }
+        }
+    }
+
+    impl View for Links {
+        fn attributes(&self, inode: u64) -> Result<Attributes, ViewError> {
+            Ok(Attributes {
+                inode,
+                mode: if inode == ROOT { MODE_DIRECTORY } else { MODE_FILE },
+                link_count: 2,
+                uid: 0,
+                gid: 0,
+                device: (0, 0),
+                len: 0,
+                data_len: 0,
+                atime: Time::default(),
+                mtime: Time::default(),
+                ctime: Time::default(),
+            })
+        }
+
+        fn list(
+            &self,
+            _: u64,
+            first: u64,
+            each: &mut dyn FnMut(crate::view::Entry<'_>) -> bool,
+        ) -> Result<(), ViewError> {
+            for n in first..self.count {
+                self.asked.fetch_add(1, Relaxed);
+                let attributes = self.attributes(2 + n % (self.inode_count - 1))?;
+                // Every third is shorter, so that they are not in the order of their names.
+                let name = if n % 3 == 0 { format!("{n}") } else { format!("{n:010}") };
+                if !each(crate::view::Entry { name: name.as_bytes(), attributes }) {
+                    break;
+                }
+            }
+            Ok(())
+        }
+
+        fn xattr_names(&self, _: u64, each: &mut dyn FnMut(&[u8])) -> Result<(), ViewError> {
+            each(b"user.a");
+            Ok(())
+        }
+
+        fn xattr(&self, _: u64, _: &[u8]) -> Result<Option<Vec<u8>>, ViewError> {
+            Ok(Some(vec![7; self.value_len]))
+        }
+
+        fn totals(&self) -> Totals {
+            Totals { len: 0, inode_count: self.inode_count }
+        }
+
+        fn xattr_use(&self) -> XattrUse {
+            XattrUse { any: self.value_len > 0, acl: false, trusted: false }
+        }
+
+        fn lookup(&self, _: u64, _: &[u8]) -> Result<Option<Attributes>, ViewError> {
+            Err(ViewError::NotFound)
+        }
+
+        fn parent(&self, _: u64) -> Result<u64, ViewError> {
+            Ok(ROOT)
+        }
+
+        fn link_target(&self, _: u64) -> Result<Vec<u8>, ViewError> {
+            Err(ViewError::WrongKind)
+        }
+
+        fn read(&self, _: u64, _: u64, _: &mut [u8]) -> Result<usize, ViewError> {
+            Err(ViewError::WrongKind)
+        }
+
+        fn seek(&self, _: u64, _: u64, _: Seek) -> Result<Option<u64>, ViewError> {
+            Err(ViewError::WrongKind)
+        }
+    }
+
+    #[test]
+    fn a_directory_is_not_read_further_than_its_metadata_may_take() {
+        let options = Options::default();
+        let view = Links::new(10_000_000);
+        let reason = layout(&view, &options).map(|_| ()).unwrap_err();
+        assert!(reason.contains("1 GiB"), "{reason}");
+        // Each takes more than 12 bytes; those of one step may be too many.
+        let asked_max = METADATA_LEN_MAX / 12 + LIST_COUNT_MAX as u64;
+        let asked = view.asked.into_inner();
+        assert!(asked <= asked_max, "{asked} entries were read");
+        // So it is where not the names are what is much.
+        let view = Links { inode_count: 100_001, value_len: 60_000, ..Links::new(100_000) };
+        let reason = layout(&view, &options).map(|_| ()).unwrap_err();
+        assert!(reason.contains("1 GiB"), "{reason}");
+        let asked = view.asked.into_inner();
+        assert!(asked <= LIST_COUNT_MAX as u64, "{asked} entries were read");
+    }
+
+    #[test]
+    fn a_directory_that_is_read_in_steps_is_whole_and_in_order() {
+        let count = 3 * LIST_COUNT_MAX as u64 + 7;
+        let view = Links::new(count);
+        let layout = layout(&view, &Options::default()).unwrap();
+        assert_eq!(view.asked.into_inner(), count);
+        // Blocks of names: the first entry of each tells how many there are.
+        let mut names = Vec::new();
+        for block in layout.metadata.chunks(BLOCK_LEN as usize).skip(2) {
+            let number = |at: usize| usize::from(u16::from_le_bytes([block[at], block[at + 1]]));
+            let entry_count = number(8) / erofs::DIRENT_LEN;
+            for entry in 0..entry_count {
+                let start = number(entry * erofs::DIRENT_LEN + 8);
+                let end = match entry + 1 < entry_count {
+                    true => number((entry + 1) * erofs::DIRENT_LEN + 8),
+                    false => start + block[start..].iter().take_while(|byte| **byte != 0).count(),
+                };
+                names.push(block[start..end].to_vec());
+            }
+        }
+        // The last, partial block lies behind the inode of the directory.
+        assert!(names.len() as u64 > count - 300, "{}", names.len());
+        assert!(names.is_sorted() && names[0] == b"." && names[1] == b"..");
     }
 }
