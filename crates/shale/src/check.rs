@@ -171,7 +171,7 @@ pub enum Advice {
     GetAnotherCopy,
     /// `shale repair --salvage`: what leads to the rest is lost, or parity restores a part.
     Salvage,
-    /// `shale extract --continue`: every file that is whole can be brought out.
+    /// `shale extract --continue`: every file that is whole can be brought out, others with holes.
     ExtractContinue,
 }
 
@@ -180,6 +180,8 @@ pub enum Advice {
 pub struct CheckReport {
     /// Where the image begins in the source.
     pub offset: u64,
+    /// Something leads to the tables: salvage or an extraction may bring something out.
+    pub has_root: bool,
     /// Bytes of the image, as its last trailer has it; without one, to the end of the source.
     pub image_len: u64,
     /// Bytes of the source behind the image.
@@ -239,6 +241,8 @@ impl CheckReport {
         } else if repairs {
             // What was wrong before stays so.
             vec![Advice::Repair, Advice::GetAnotherCopy, Advice::ExtractContinue]
+        } else if !self.has_root {
+            vec![Advice::GetAnotherCopy]
         } else {
             let mut advice = vec![Advice::GetAnotherCopy];
             let leads_astray = self.problems.iter().any(|problem| problem.touches.everything);
@@ -330,9 +334,13 @@ pub fn check(
         parity = remedy::seek(&context, &source, start, &layout, &mut found)?;
         context.check_cancel()?;
     }
+    // Where no trailer leads to one, salvage looks for it everywhere.
+    let has_root =
+        layout.root.is_some() || remains(&source, start).is_some_and(|left| !left.roots.is_empty());
     checked.pages = context.store.pages_read();
     Ok(CheckReport {
         offset: start,
+        has_root,
         image_len,
         bytes_behind,
         identity: tree.map(|tree| tree.identity),

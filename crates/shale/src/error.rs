@@ -106,10 +106,18 @@ pub enum Error {
     /// An image cannot be restored.
     #[error(
         "{}: it cannot be restored: {what}. `shale repair --salvage` keeps what is left, `shale \
-         extract --continue` brings out every file that is whole",
+         extract --continue` brings out what is whole, with holes for what is lost",
         path.display()
     )]
     Repair {
+        /// The image.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
+    /// Not even salvage finds anything in it.
+    #[error("{}: nothing can be saved: {what}. Get another copy", path.display())]
+    Salvage {
         /// The image.
         path: PathBuf,
         /// Why not.

@@ -78,8 +78,8 @@ impl RepairReport {
 /// Repairs the image at `path` into the new file `output`.
 ///
 /// # Errors
-/// [`Error::Repair`] where not everything can be restored and salvage was not asked for; nothing is
-/// left under the name of the output then.
+/// [`Error::Repair`] where not everything can be restored and salvage was not asked for,
+/// [`Error::Salvage`] where no root is left; nothing is left under the name of the output then.
 pub fn repair(
     path: &Path,
     output: &Path,
@@ -274,7 +274,7 @@ impl Repairer<'_> {
         let again = self.out.file.try_clone().map_err(Error::io("read back", &self.out.path))?;
         let again = FileSource::new(again).map_err(Error::io("read back", &self.out.path))?;
         let again: Arc<dyn Source> = Arc::new(again);
-        let nothing = |what: &str| Error::Repair { path: self.path.to_owned(), what: what.into() };
+        let nothing = |what: &str| Error::Salvage { path: self.path.to_owned(), what: what.into() };
         let Some(found) = remains(&again, self.start) else {
             return Err(nothing("no section of an image is left in it"));
         };

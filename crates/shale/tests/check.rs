@@ -4,7 +4,7 @@
 use shale::read::{FileSource, MemorySource, OffsetChoice, Source};
 use shale::{
     Advice, CheckLevel, CheckOptions, CheckReport, CreateOptions, Error, NoProgress, Output,
-    ParityState, Remedy, Subset, check, create,
+    ParityState, Remedy, RepairOptions, Subset, check, create, repair,
 };
 use std::fs;
 use std::sync::Arc;
@@ -322,6 +322,21 @@ fn a_lost_beginning_or_end_is_a_problem_and_not_the_end_of_the_check() {
         assert!(report.problems.iter().any(|problem| problem.what.contains("second root")));
         assert!(report.checked.frames > 0);
     }
+}
+
+#[test]
+fn where_no_root_is_left_only_another_copy_helps() {
+    let bytes = image(0);
+    let cut = &bytes[..bytes.len() / 2];
+    let report = run(cut, &at(CheckLevel::Content));
+    assert!(!report.has_root);
+    assert_eq!(report.advice(), [Advice::GetAnotherCopy]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.shale");
+    fs::write(&path, cut).unwrap();
+    let options = RepairOptions { salvage: true, ..RepairOptions::default() };
+    let error = repair(&path, &folder.path().join("x"), &options, &NoProgress).unwrap_err();
+    assert!(matches!(error, Error::Salvage { .. }), "{error}");
 }
 
 #[test]

@@ -143,7 +143,9 @@ fn what_next(advice: Advice) -> &'static str {
         Advice::Repair => "restore it from its parity, into a new file",
         Advice::GetAnotherCopy => "get another copy, if there is one; --expect compares it",
         Advice::Salvage => "save what leads to the rest, into a new file",
-        Advice::ExtractContinue => "bring out every file that is whole",
+        Advice::ExtractContinue => {
+            "bring out what is whole; lost parts of files become holes, and each is named"
+        }
     }
 }
 

@@ -62,7 +62,7 @@ fn people(report: &RepairReport, args: &Repair, say: &Say) {
     super::check::problems(&report.check, &name, say);
     say.warn(format!(
         "{name}: not everything could be restored: {} leaves were repaired, {} are lost. `shale \
-         extract --continue {name} -C DIR` brings out every file that is whole",
+         extract --continue {name} -C DIR` brings out what is whole, with holes for what is lost",
         report.leaves_repaired, report.leaves_lost
     ));
 }

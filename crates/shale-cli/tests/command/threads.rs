@@ -31,10 +31,11 @@ fn too_few_threads_are_no_reason_to_fail() {
     assert!(fs::metadata(stage.path("source/long")).unwrap().len() > 32 << 20);
     for processes in [1, 2, 3] {
         let out = format!("out{processes}");
-        let all: [&[&str]; 4] = [
+        let all: [&[&str]; 5] = [
             &["create", "source", "-o", "new.shale", "-f", "-q", "-1", "--parity", "5%"],
             &["create", "-", "-o", "-", "-q", "-1"],
             &["check", "new.shale", "-q"],
+            &["repair", "new.shale", "-o", "again.shale", "-f", "-q"],
             &["extract", "new.shale", "-C", &out, "-q"],
         ];
         for words in all {

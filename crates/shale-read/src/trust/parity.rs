@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Builder;
 
 use shale_codec::merkle::leaf_hash;
 use shale_codec::parity::{ParityDecoder, SLICE_STEP, work_shards};
@@ -360,9 +361,9 @@ impl Parity {
             }
         };
         std::thread::scope(|scope| {
-            (1..threads.max(1)).for_each(|_| {
-                scope.spawn(work);
-            });
+            // Where no more threads are to be had, those that there are do the work.
+            let mut others = 1..threads.max(1);
+            let _ = others.try_for_each(|_| Builder::new().spawn_scoped(scope, work).map(drop));
             work();
         });
         let damage = damage.into_inner().unwrap_or_else(|e| e.into_inner());
