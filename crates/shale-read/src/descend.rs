@@ -4,8 +4,9 @@
 //! Memory is a path and, for each level, a record and up to 256 names. Every directory is entered
 //! once, as `directory.rs` explains, so a descent ends whatever the image says.
 
-use crate::directory::{Directory, EntryOrder, PATH_LEN_MAX};
+use crate::directory::{Directory, PATH_LEN_MAX};
 use crate::error::{Expected, Place, ReadError, value};
+use crate::order::EntryOrder;
 use crate::tree::{Attributes, Tree};
 use crate::window::{EntryWindow, InodeWindow};
 use shale_format::InodeKind;
@@ -80,7 +81,7 @@ impl Descend {
             self.levels.push(Level {
                 directory,
                 row: directory.entry_first,
-                order: EntryOrder::new(directory.inode),
+                order: EntryOrder::new(&directory, directory.entry_first),
                 entries: EntryWindow::default(),
                 path_len: self.path.len(),
             });
@@ -127,7 +128,7 @@ fn step(
     inodes: &mut InodeWindow,
 ) -> Result<Attributes, ReadError> {
     let (inode, name) = level.entries.entry(tree, row, level.directory.entry_end)?;
-    level.order.check(tree, &level.directory, name, inode)?;
+    level.order.check(tree, &level.directory, row, name, inode)?;
     let path_len = path.len() + 1 + name.len();
     if path_len > PATH_LEN_MAX {
         let expected = Expected::AtMost(PATH_LEN_MAX as u64);

@@ -2,17 +2,17 @@
 //!
 //! What keeps a hostile image from leading a walk in circles, or through one directory twice:
 //! a directory's index is greater than its parent's; an entry that leads to a directory leads to
-//! one whose parent is this directory; and the numbers of directories met in one listing ascend,
-//! as level order gives them. A walk that enters only what [`Tree::list_attributes`] or
-//! [`Tree::lookup`] gave it visits each directory once.
+//! one whose parent is this directory; and of several entries that lead to one directory at most
+//! one is followed, by the rules of `order.rs`, wherever a listing begins. A walk that enters only
+//! what [`Tree::list_attributes`] or [`Tree::lookup`] gave it visits each directory once.
 
 use std::ops::Range;
 
 use shale_format::InodeKind;
-use shale_format::limits::NAME_LEN_MAX;
 use shale_format::schema::{directories, entries};
 
 use crate::error::{Expected, Fault, Kind, Place, ReadError, contradiction, value};
+use crate::order::EntryOrder;
 use crate::tree::{Attributes, ROOT_INODE, Tree};
 use crate::window::InodeWindow;
 
@@ -63,57 +63,6 @@ impl Directory {
         }
         Ok(())
     }
-}
-
-/// Checks names and inodes of one directory's entries as they pass in order.
-#[derive(Debug, Default)]
-pub(crate) struct EntryOrder {
-    /// Greatest inode met, the directory's own to begin with. Directories come above it.
-    inode_max: u64,
-    previous: Vec<u8>,
-}
-
-impl EntryOrder {
-    pub(crate) fn new(inode_max: u64) -> Self {
-        Self { inode_max, previous: Vec::new() }
-    }
-
-    /// That this entry may follow those before it.
-    pub(crate) fn check(
-        &mut self,
-        tree: &Tree,
-        directory: &Directory,
-        name: &[u8],
-        inode: u64,
-    ) -> Result<(), ReadError> {
-        check_name(name)?;
-        // Empty before the first, and every name is greater than that.
-        if *name <= *self.previous {
-            return Err(contradiction("its name does not come after the one before"));
-        }
-        self.previous.clear();
-        self.previous.extend_from_slice(name);
-        tree.check_entry(directory, inode)?;
-        if inode > self.inode_max {
-            self.inode_max = inode;
-        } else if tree.kind_and_payload(inode)?.0 == InodeKind::Directory {
-            // A file is met again by a hard link; a directory has one name.
-            let expected = Expected::AtLeast(self.inode_max.saturating_add(1));
-            return Err(value("inode of a directory in level order", inode, expected));
-        }
-        Ok(())
-    }
-}
-
-pub(crate) fn check_name(name: &[u8]) -> Result<(), ReadError> {
-    if name.is_empty() || name.len() > NAME_LEN_MAX {
-        let expected = Expected::Between(1, NAME_LEN_MAX as u64);
-        return Err(value("length of the name", name.len() as u64, expected));
-    }
-    if matches!(name, b"." | b"..") || name.contains(&b'/') || name.contains(&0) {
-        return Err(contradiction("its name is `.` or `..`, or holds a slash or a zero byte"));
-    }
-    Ok(())
 }
 
 impl Tree {
@@ -170,8 +119,8 @@ impl Tree {
     /// until it returns false. `.` and `..` are not among them; a cookie behind the end gives none.
     ///
     /// Reads the entries' pages in order; touches no page of inodes but the directory's own, except
-    /// for hard links. So it cannot check that a directory met here has this one as its parent:
-    /// enter what [`Tree::lookup`] or [`Tree::list_attributes`] gives.
+    /// for hard links and what comes behind them. So it cannot check that a directory met here has
+    /// this one as its parent: enter what [`Tree::lookup`] or [`Tree::list_attributes`] gives.
     pub fn list(
         &self,
         directory_inode: u64,
@@ -215,13 +164,7 @@ impl Tree {
     ) -> Result<(), ReadError> {
         let table = self.entries().table()?;
         let mut row = directory.entry_first.saturating_add(cookie);
-        let mut order = EntryOrder::new(directory.inode);
-        if cookie > 0 && row < directory.entry_end {
-            // What came before the cookie is not read again, but for the inode right before.
-            let before = table.u64(entries::INODE, row - 1)?;
-            self.check_entry(directory, before).at(|| format!("entries row {}", row - 1))?;
-            order.inode_max = before.max(directory.inode);
-        }
+        let mut order = EntryOrder::new(directory, row);
         let mut inodes = Vec::new();
         let mut rows_max = ROWS_FIRST;
         while row < directory.entry_end {
@@ -236,12 +179,13 @@ impl Tree {
                 let cookie = row + 1 - directory.entry_first;
                 let Some(&inode) = inodes.get(at - from) else { return false };
                 outcome = order
-                    .check(self, directory, name, inode)
+                    .check(self, directory, row, name, inode)
                     .and_then(|()| visit(directory, EntryRef { cookie, name, inode }))
                     .at(|| format!("entries row {row}"));
                 matches!(outcome, Ok(true))
             })?;
             if !outcome? {
+                order.leave(self, directory);
                 return Ok(());
             }
             row = first_row + rows.end as u64;

@@ -24,6 +24,7 @@ mod image; // an open image: root, tables, snapshots
 mod pages; // table pages: fetched, verified, cached
 mod tree; // one snapshot: inodes, names, links
 mod directory; // one directory: its range of entries, listed
+mod order; // which entries may follow each other, and that a directory has one name
 mod naming; // from an inode back to a path
 mod xattrs; // extended attributes
 mod descend; // a whole tree, depth first, safe from loops

@@ -7,8 +7,9 @@
 use shale_format::InodeKind;
 use shale_format::schema::{directories, entries};
 
-use crate::directory::{PATH_LEN_MAX, check_name};
+use crate::directory::PATH_LEN_MAX;
 use crate::error::{Expected, Place, ReadError, contradiction, value};
+use crate::order::check_name;
 use crate::tree::{ROOT_INODE, Tree};
 
 /// Entries that are looked at together.
