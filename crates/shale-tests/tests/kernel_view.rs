@@ -148,17 +148,23 @@ fn what_erofs_cannot_show_is_told_and_served_by_fuse() {
     mount.end();
 }
 
+/// An image of one file, `file` with `text`.
+fn small_image(folder: &Path) -> PathBuf {
+    let source = folder.join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("file"), "text").unwrap();
+    let image = folder.join("small.shale");
+    create(&source, &image, &[]);
+    image
+}
+
 #[test]
 fn both_mounts_end_together_whoever_ends_one() {
     if !able() {
         return;
     }
     let folder = places::disk();
-    let source = folder.path().join("source");
-    std::fs::create_dir(&source).unwrap();
-    std::fs::write(source.join("file"), "text").unwrap();
-    let image = folder.path().join("small.shale");
-    create(&source, &image, &[]);
+    let image = small_image(folder.path());
     let point = folder.path().join("mount");
     // By mount(8)'s counterpart, which knows nothing of the mount below.
     let mount = kernel_view(&image, &point, &["-o", "uid=7"]).unwrap();
@@ -197,11 +203,7 @@ fn a_kernel_view_leaves_no_place_behind() {
         return;
     }
     let folder = places::disk();
-    let source = folder.path().join("source");
-    std::fs::create_dir(&source).unwrap();
-    std::fs::write(source.join("file"), "text").unwrap();
-    let image = folder.path().join("small.shale");
-    create(&source, &image, &[]);
+    let image = small_image(folder.path());
     let point = folder.path().join("mount");
     // Unmounted, by our own command and by another, and ended by a signal.
     for end in ["shale", "umount", "signal"] {
