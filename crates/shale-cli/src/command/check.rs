@@ -187,9 +187,9 @@ fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
         checked.stored_bytes
     ));
     if report.bytes_behind > 0 {
-        let more = "whatever opens it looks for its end first";
         say.line(format!(
-            "{name}: {} bytes follow the image in its file; {more}",
+            "{name}: {} bytes follow the image in its file; whatever opens it looks for its end \
+             first",
             report.bytes_behind
         ));
     }

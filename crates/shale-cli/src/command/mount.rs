@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use shale::read::{FrameCache, Options as ReadOptions, Tree, Workers};
-use shale_fuse::{MountError, Mounted, Subtree, View};
+use shale_fuse::{MountError, Mounted, Subtree, View, ViewError};
 
 use crate::args::{ImageArgs, Mount, ViewChoice};
 use crate::exit::Exit;
@@ -174,10 +174,11 @@ fn faster_view(
 }
 
 fn subtree(tree: Tree, path: &[u8]) -> anyhow::Result<Arc<dyn View>> {
-    if !matches!(tree.lookup_path(path), Ok(Some(_))) {
-        bail!("subdir={}: there is no such directory in the image", text::escape(path));
+    match Subtree::open(Arc::new(tree), path) {
+        Ok(below) => Ok(Arc::new(below)),
+        Err(ViewError::NotFound) => {
+            bail!("subdir={}: there is no such directory in the image", text::escape(path))
+        }
+        Err(error) => Err(error).with_context(|| format!("subdir={}", text::escape(path))),
     }
-    let below = Subtree::open(Arc::new(tree), path)
-        .with_context(|| format!("subdir={}", text::escape(path)))?;
-    Ok(Arc::new(below))
 }

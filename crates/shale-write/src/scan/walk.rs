@@ -13,7 +13,7 @@ use shale_codec::Hasher;
 
 use super::beneath::{Beneath, retry};
 use super::list::{self, ListOptions, Lister, Listing, NONE, STATX_MASK, hash_metadata};
-use super::xattrs::{XattrReader, XattrSets, hash_xattrs};
+use super::xattrs::{XattrSets, hash_xattrs, of_open};
 use super::{DirectorySource, ScanOptions};
 use crate::{Problem, ProblemKind, Progress, WriteError};
 
@@ -59,8 +59,7 @@ pub(super) fn walk(
     let mut metadata = list::metadata(&statx)
         .ok_or_else(|| root_error(std::io::ErrorKind::NotADirectory.into()))?;
     let device = list::link_id(&statx).device;
-    let xattrs = XattrReader::new(&beneath).of_directory(beneath.root());
-    let mut xattrs = xattrs.map_err(root_error)?;
+    let mut xattrs = of_open(beneath.root()).map_err(root_error)?;
     if let Some(amend) = &options.amend {
         amend.amend(&mut metadata);
         xattrs.retain(|xattr| amend.keeps_xattr(&xattr.name));

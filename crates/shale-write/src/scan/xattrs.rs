@@ -108,19 +108,9 @@ impl<'a> XattrReader<'a> {
             |name, value| rustix::fs::lgetxattr(path.as_slice(), name, value),
         )
     }
-
-    /// Attributes of an open directory, by name.
-    pub(super) fn of_directory(&mut self, directory: BorrowedFd) -> io::Result<Vec<Xattr>> {
-        read_xattrs(
-            &mut self.names,
-            &mut self.value,
-            |names| rustix::fs::flistxattr(directory, names),
-            |name, value| rustix::fs::fgetxattr(directory, name, value),
-        )
-    }
 }
 
-/// Attributes of an open file, by name.
+/// Attributes of an open file or directory, by name. Makes its own buffers: it is for single ones.
 pub(super) fn of_open(file: BorrowedFd) -> io::Result<Vec<Xattr>> {
     read_xattrs(
         &mut vec![0; XATTR_BUFFER_LEN],
