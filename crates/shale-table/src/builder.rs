@@ -11,7 +11,7 @@ use crate::{
     index::{self, IndexEntry},
     integers,
     limits::{
-        COLUMNS_MAX, LEVELS_MAX, PAGE_BYTES_MAX, PAGE_ROWS_MAX, PAGE_VALUES_MAX, ROW_BYTES_MAX,
+        COLUMNS_MAX, LEVELS_MAX, PAGE_BYTES_MAX, PAGE_HELD_MAX, PAGE_ROWS_MAX, ROW_BYTES_MAX,
         VALUE_LEN_MAX,
     },
     table::{check_root, last_child_at},
@@ -29,9 +29,8 @@ pub const PAGE_BYTES_DEFAULT: usize = 128 << 10;
 
 /// Builds a table from its rows, in order, and streams its pages to a [`PageSink`].
 ///
-/// Holds the rows of one data page (byte strings up to the page's bytes and one row more, and at
-/// most 768 KiB of integers) and the references of one index page a level; while a page is encoded,
-/// a few times as much.
+/// Holds the rows of one data page ([`PAGE_HELD_MAX`] bytes and one row more) and the references of
+/// one index page a level; while a page is encoded, a few times as much.
 #[derive(Debug)]
 pub struct TableBuilder {
     schema: &'static Schema,
@@ -371,7 +370,7 @@ impl TableBuilder {
     fn page_is_full(&self) -> bool {
         self.buffered_rows >= self.page_rows
             || self.buffered_bytes >= self.page_bytes
-            || self.buffered_rows * self.columns.len() >= PAGE_VALUES_MAX
+            || self.buffered_bytes + self.buffered_rows * self.columns.len() * 8 >= PAGE_HELD_MAX
     }
 
     /// Puts the buffered rows as a data page.

@@ -23,7 +23,7 @@ pub const COLUMNS_MAX: usize = 32;
 /// extended attribute values at 65,536; the rest is room for what other systems allow.
 pub const VALUE_LEN_MAX: usize = 1 << 20;
 
-/// Most bytes that the byte strings of one row may have together. With the next two limits it makes
+/// Most bytes that the byte strings of one row may have together. With [`PAGE_HELD_MAX`] it makes
 /// sure that a page, which is cut only before the row after it got full, fits
 /// [`PAGE_PLAIN_LEN_MAX`].
 pub const ROW_BYTES_MAX: usize = 2 << 20;
@@ -31,7 +31,8 @@ pub const ROW_BYTES_MAX: usize = 2 << 20;
 /// Most bytes of byte strings that a builder may be told to collect before it cuts a page.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Values at which a page is cut whatever their kind: at most eight bytes each, lengths included.
-pub const PAGE_VALUES_MAX: usize = (768 << 10) / 8;
+/// What a page may hold before it is cut, whatever its rows are: the bytes of its strings and eight
+/// for each value, lengths included. Room for the usual 16,384 rows of the widest table.
+pub const PAGE_HELD_MAX: usize = 15 << 17;
 
-const _: () = assert!(ROW_BYTES_MAX + PAGE_BYTES_MAX + PAGE_VALUES_MAX * 8 < PAGE_PLAIN_LEN_MAX);
+const _: () = assert!(ROW_BYTES_MAX + PAGE_HELD_MAX < PAGE_PLAIN_LEN_MAX);

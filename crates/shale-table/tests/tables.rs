@@ -6,8 +6,8 @@ mod common;
 use common::{EVENTS, Event, Store, build, push};
 use proptest::{collection::vec, prelude::*};
 use shale_table::{
-    ColumnKind, ColumnSpec, INDEX_SCHEMA, PageRef, PageSink, PageSource, Schema, Table,
-    TableBuilder, TableError, TableRoot, Value, limits,
+    ColumnKind, ColumnSpec, INDEX_SCHEMA, PAGE_ROWS_DEFAULT, PageRef, PageSink, PageSource, Schema,
+    Table, TableBuilder, TableError, TableRoot, Value, limits,
 };
 
 /// Rows whose base ascends with ties and whose names ascend.
@@ -252,7 +252,18 @@ fn random_integers_never_make_a_page_too_long() {
         builder.push(&row, &mut &store).unwrap();
     }
     builder.finish(&mut &store).unwrap();
-    assert!(store.pages.borrow().iter().all(|page| page.len() < limits::PAGE_PLAIN_LEN_MAX / 4));
+    assert!(store.pages.borrow().iter().all(|page| page.len() < limits::PAGE_PLAIN_LEN_MAX / 2));
+}
+
+#[test]
+fn a_page_of_the_widest_table_has_the_usual_number_of_rows() {
+    static INODES: Schema = Schema { name: "inodes", columns: &[ColumnSpec::u64("x"); 14] };
+    let store = Store::default();
+    let mut builder = TableBuilder::new(&INODES);
+    for row in 0..=PAGE_ROWS_DEFAULT as u64 {
+        builder.push(&[Value::U64(row); 14], &mut &store).unwrap();
+    }
+    assert_eq!(builder.finish(&mut &store).unwrap().page_count, 2);
 }
 
 #[test]
