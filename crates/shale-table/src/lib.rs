@@ -67,10 +67,12 @@ mod index; // index pages: the same format with a schema of its own
 mod builder; // rows in, pages out, in bounded memory
 mod table; // rows out, touching few pages
 mod cursor; // many reads near each other
+mod column; // one column in order
 
 pub use builder::{
     INDEX_ROWS_DEFAULT, PAGE_BYTES_DEFAULT, PAGE_ROWS_DEFAULT, PageRows, TableBuilder,
 };
+pub use column::Column;
 pub use cursor::Cursor;
 pub use error::TableError;
 pub use index::INDEX_SCHEMA;

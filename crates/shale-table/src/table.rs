@@ -7,7 +7,8 @@
 use std::{ops::Range, sync::Arc};
 
 use crate::{
-    ColumnKind, Cursor, INDEX_SCHEMA, Page, PageRef, PageSource, Schema, TableError, TableRoot,
+    Column, ColumnKind, Cursor, INDEX_SCHEMA, Page, PageRef, PageSource, Schema, TableError,
+    TableRoot,
     index::{self, IndexEntry},
     limits::LEVELS_MAX,
 };
@@ -196,6 +197,11 @@ impl<'s, S: PageSource> Table<'s, S> {
     /// The same reads with the last data page kept at hand: reads near each other touch no page.
     pub fn cursor(&self) -> Cursor<'s, S> {
         Cursor::new(*self)
+    }
+
+    /// One column of integers, for reading in order.
+    pub fn column(&self, column: usize) -> Column<'s, S> {
+        Column::new(self.cursor(), column)
     }
 
     /// Calls `visit` for every page of the table in order of rows, a page before those below it,

@@ -148,6 +148,37 @@ fn a_cursor_asks_once_for_each_page() {
 }
 
 #[test]
+fn a_column_gives_what_the_table_gives_in_any_order() {
+    let store = Store::default();
+    let rows = events(3000);
+    let root = build(TableBuilder::new(&EVENTS).with_page_rows(700), &rows, &store);
+    let table = open(root, &store);
+    let mut column = table.column(2);
+    let ((), touched) = store.counted(|| {
+        for (row, (_, _, size)) in rows.iter().enumerate() {
+            assert_eq!(column.u64(row as u64).unwrap(), *size);
+        }
+    });
+    assert_eq!(touched, root.page_count * u64::from(root.level_count));
+
+    // Small steps, jumps, and back to where it was; over the ends of pages.
+    let mut column = table.column(0);
+    let mut x = 1u64;
+    let mut row = 0;
+    for _ in 0..5000 {
+        x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(7);
+        row = match x >> 61 {
+            0 => x >> 8,
+            1 => row + 65,
+            step => row + step - 2,
+        } % 3000;
+        assert_eq!(column.u64(row).unwrap(), rows[row as usize].0);
+    }
+    assert!(column.u64(3000).is_err());
+    assert_eq!(column.u64(2999).unwrap(), rows[2999].0, "a column survives a wrong row");
+}
+
+#[test]
 fn tables_of_no_row_and_one_row_work() {
     let store = Store::default();
     let root = build(small(), &[], &store);

@@ -35,7 +35,8 @@ mod sections; // superblock, section headers, trailers, root
 mod identity; // the Merkle tree over all of it
 mod scan; // every page and row of one table
 mod rows; // the shared tables: contents, extents, frames, references
-mod tree; // the tables of a snapshot
+mod tree; // the tables of a snapshot, each by itself
+mod links; // names, inodes and directories of a snapshot against each other
 mod bytes; // every byte against sums and hashes
 mod frames; // every frame decoded
 mod damage; // from problems to paths

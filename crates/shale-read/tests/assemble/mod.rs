@@ -166,9 +166,9 @@ impl Draft {
             (long_at, stream_second),
             (long_at + long_len, 0),
         ];
-        let directory = |index| InodeRecord {
+        let directory = |index, link_count| InodeRecord {
             permissions: 0o755,
-            link_count: 3,
+            link_count,
             ..inode(InodeKind::Directory, index)
         };
         let mut file = inode(InodeKind::File, 1);
@@ -182,15 +182,15 @@ impl Draft {
             contents: vec![0, 0, sparse_at, long_at, long_at + long_len],
             extents,
             inodes: vec![
-                directory(0),
+                directory(0, 3),
                 file,
-                directory(1),
+                directory(1, 3),
                 inode(InodeKind::File, 0),
                 inode(InodeKind::Symlink, 0),
                 inode(InodeKind::Fifo, 0),
                 inode(InodeKind::Socket, 0),
                 sparse_file,
-                directory(2),
+                directory(2, 2),
                 inode(InodeKind::CharDevice, device_number(5, 70_000)),
                 inode(InodeKind::File, 3),
             ],

@@ -1,11 +1,5 @@
-//! The tables of one snapshot: every inode is reached as often as it says, directories form one
-//! tree, names are sorted and possible, ids lead somewhere.
-//!
-//! Inodes and directories are numbered in the order in which a walk level by level meets them, so
-//! one pass over the entries proves the tree: each entry leads either to the next new inode or,
-//! for hard links, to one met before. Only inodes with several names need memory.
-
-use std::collections::HashMap;
+//! The tables of one snapshot, each by itself: ids lead somewhere, names are possible, inodes hold
+//! what their kind may; then what must hold between them.
 
 use shale_format::limits::{
     LINK_TARGET_LEN_MAX, NAME_LEN_MAX, XATTR_COUNT_MAX, XATTR_NAME_LEN_MAX, XATTR_VALUE_LEN_MAX,
@@ -15,12 +9,12 @@ use shale_format::schema::{
     contents, directories, entries, inodes, symlinks, xattr_items, xattr_sets,
 };
 use shale_format::{InodeKind, InodeRecord, Root, Snapshot, Timestamp};
-use shale_table::{Cursor, PageSource, Table};
+use shale_table::Table;
 
 use super::rows::{Shared, expect};
 use super::scan::{Rows, scan};
 use super::store::{PageFault, TablePages};
-use super::{Checked, Context, beside};
+use super::{Checked, Context, beside, links};
 use crate::error::Error;
 
 pub(super) fn check(
@@ -50,7 +44,7 @@ pub(super) fn check(
     checked.inodes += snapshot.inodes.row_count;
     checked.entries += snapshot.entries.row_count;
     if attributes_whole && names_whole {
-        check_links(context, snapshot, &place("entries"))?;
+        links::check(context, snapshot, checked, &place("entries"))?;
     } else {
         context.findings.add(
             place("entries"),
@@ -76,7 +70,7 @@ fn check_inodes(
         .as_ref()
         .and_then(|pages| Table::new(root.contents, &contents::SCHEMA, pages).ok());
     let mut content_rows =
-        shared.content_count.and(content_table.as_ref()).map(|table| table.cursor());
+        shared.content_count.and(content_table.as_ref()).map(|table| table.column(contents::BASE));
     let mut file_bytes = 0u64;
     let mut next_directory = 0;
     let visit = |rows: Rows<'_>| {
@@ -94,8 +88,8 @@ fn check_inodes(
                     if let Some(rows) = &mut content_rows
                         && shared.content_count.is_some_and(|count| record.payload < count)
                     {
-                        let base = rows.u64(contents::BASE, record.payload)?;
-                        let end = rows.u64(contents::BASE, record.payload + 1)?;
+                        let base = rows.u64(record.payload)?;
+                        let end = rows.u64(record.payload + 1)?;
                         file_bytes = file_bytes.wrapping_add(end.wrapping_sub(base));
                     }
                 }
@@ -253,135 +247,6 @@ fn wrong_name(name: &[u8]) -> Option<&'static str> {
     } else {
         None
     }
-}
-
-/// One walk level by level: order of names, order of inodes, parents, link counts.
-fn check_links(context: &Context<'_>, snapshot: &Snapshot, place: &str) -> Result<(), Error> {
-    match walk_links(context, snapshot, place) {
-        Ok(result) => result,
-        Err(fault) => {
-            context.findings.add(place, None, fault.0);
-            Ok(())
-        }
-    }
-}
-
-fn walk_links(
-    context: &Context<'_>,
-    snapshot: &Snapshot,
-    place: &str,
-) -> Result<Result<(), Error>, PageFault> {
-    let store = context.store;
-    let inode_pages = TablePages::new(store, &snapshot.inodes)?;
-    let directory_pages = TablePages::new(store, &snapshot.directories)?;
-    let entry_pages = TablePages::new(store, &snapshot.entries)?;
-    let inode_table = Table::new(snapshot.inodes, &inodes::SCHEMA, &inode_pages)?;
-    let directory_table = Table::new(snapshot.directories, &directories::SCHEMA, &directory_pages)?;
-    let entry_table = Table::new(snapshot.entries, &entries::SCHEMA, &entry_pages)?;
-    let mut inode_rows = inode_table.cursor();
-    let mut parent_rows = inode_table.cursor();
-    let mut directory_rows = directory_table.cursor();
-    let mut child_rows = directory_table.cursor();
-    let mut entry_rows = entry_table.cursor();
-    let mut name_before = Vec::new();
-    // Inodes with several names: names that are still to come.
-    let mut links: HashMap<u64, u64> = HashMap::new();
-    let mut next_inode = 2;
-    let directory_count = snapshot.directories.row_count - 1;
-    for directory in 0..directory_count {
-        if let Err(cancelled) = context.check_cancel() {
-            return Ok(Err(cancelled));
-        }
-        if context.findings.is_full() {
-            return Ok(Ok(()));
-        }
-        let add = |what: String| context.findings.add(place, None, what);
-        let first = directory_rows.u64(directories::ENTRY_FIRST, directory)?;
-        let inode = directory_rows.u64(directories::INODE, directory)?;
-        let end = directory_rows.u64(directories::ENTRY_FIRST, directory + 1)?;
-        name_before.clear();
-        let mut subdirectories = 0;
-        for row in first..end {
-            let name = entry_rows.bytes(entries::NAME, row)?;
-            if row > first && name <= name_before.as_slice() {
-                add(format!("row {row}: name `{}` is not in order", name.escape_ascii()));
-            }
-            name_before.clear();
-            name_before.extend_from_slice(name);
-            let target = entry_rows.u64(entries::INODE, row)?;
-            if target > next_inode {
-                add(format!("row {row}: inode is {target}, the next new one is {next_inode}"));
-                return Ok(Ok(()));
-            }
-            let is_new = target == next_inode;
-            let kind = kind_of(&mut inode_rows, target)?;
-            if is_new {
-                next_inode += 1;
-                let link_count = inode_rows.u64(inodes::LINK_COUNT, target - 1)?;
-                if kind != Some(InodeKind::Directory) && link_count > 1 {
-                    links.insert(target, link_count - 1);
-                }
-            }
-            if kind == Some(InodeKind::Directory) {
-                subdirectories += 1;
-                let index = inode_rows.u64(inodes::PAYLOAD, target - 1)?;
-                let parent = child_rows.u64(directories::PARENT, index)?;
-                let back = child_rows.u64(directories::INODE, index)?;
-                if !is_new {
-                    add(format!("row {row}: directory inode {target} has more than one name"));
-                } else if parent != directory || back != target {
-                    add(format!(
-                        "row {row}: directory {index} belongs to inode {back} in directory \
-                         {parent}, but inode {target} is here in {directory}"
-                    ));
-                }
-            } else if !is_new {
-                match links.get_mut(&target) {
-                    Some(left) if *left > 0 => *left -= 1,
-                    _ => add(format!("row {row}: inode {target} has more names than links")),
-                }
-                if links.get(&target) == Some(&0) {
-                    // Kept, so that one name more is seen; it costs no more than it did.
-                    continue;
-                }
-            }
-        }
-        let link_count = parent_rows.u64(inodes::LINK_COUNT, inode - 1)?;
-        if link_count != subdirectories + 2 {
-            add(format!(
-                "directory inode {inode}: link count is {link_count}, expected {}",
-                subdirectories + 2
-            ));
-        }
-    }
-    if next_inode != snapshot.inodes.row_count + 1 {
-        context.findings.add(
-            place,
-            None,
-            format!(
-                "{} inodes are reached, there are {}",
-                next_inode - 1,
-                snapshot.inodes.row_count
-            ),
-        );
-    }
-    let mut missing: Vec<_> = links.into_iter().filter(|(_, left)| *left > 0).collect();
-    missing.sort_unstable();
-    for (inode, left) in missing {
-        if context.findings.is_full() {
-            break;
-        }
-        context.findings.add(place, None, format!("inode {inode}: {left} names are missing"));
-    }
-    Ok(Ok(()))
-}
-
-fn kind_of<S: PageSource>(
-    inode_rows: &mut Cursor<'_, S>,
-    inode: u64,
-) -> Result<Option<InodeKind>, S::Error> {
-    let mode = inode_rows.u64(inodes::MODE, inode - 1)?;
-    Ok(u32::try_from(mode).ok().and_then(InodeKind::from_mode))
 }
 
 fn check_symlinks(
