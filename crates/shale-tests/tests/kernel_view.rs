@@ -6,6 +6,8 @@ use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
 use shale_tests::nasty::{Options, tiny_tree, tree};
 use shale_tests::places;
+use shale_tests::random::Random;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -156,6 +158,47 @@ fn small_image(folder: &Path) -> PathBuf {
     let image = folder.join("small.shale");
     create(&source, &image, &[]);
     image
+}
+
+/// Kernels differ in what their EROFS makes of a file that it cannot read; ways around those that
+/// make it zeroes are the driver's part.
+#[test]
+fn what_cannot_be_read_is_an_error_in_the_kernel_view_and_no_zeroes() {
+    if !able() {
+        return;
+    }
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    let expected = Random::new(11).bytes(4 << 20);
+    std::fs::write(source.join("file"), &expected).unwrap();
+    let image = folder.path().join("damaged.shale");
+    create(&source, &image, &["-1"]);
+    let mut bytes = std::fs::read(&image).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&image, bytes).unwrap();
+    let mount = kernel_view(&image, &folder.path().join("mount"), &[]).unwrap();
+    for len in [4 << 10, 64 << 10, 1 << 20, 4 << 20] {
+        // Only root may; what failed is asked for again in any case.
+        let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
+        let file = std::fs::File::open(mount.path().join("file")).unwrap();
+        let (mut buf, mut at, mut failed_count) = (vec![0; len], 0, 0);
+        while at < expected.len() {
+            match file.read_at(&mut buf, at as u64) {
+                Ok(read) => {
+                    assert!(read > 0 && buf[..read] == expected[at..at + read], "{len} at {at}");
+                    at += read;
+                }
+                Err(_) => {
+                    failed_count += 1;
+                    at += 4 << 10;
+                }
+            }
+        }
+        assert!(failed_count > 0, "the damage was not met by reads of {len}");
+    }
+    mount.end();
 }
 
 #[test]

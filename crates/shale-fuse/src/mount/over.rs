@@ -7,12 +7,12 @@
 use super::watch::Watch;
 use super::{Life, Mounted, Way, check_mount_point, read_ahead, table};
 use crate::error::MountError;
-use crate::kernel_view::{FILE_NAME, VirtualImage};
+use crate::kernel_view::{FILE_NAME, VirtualImage, trial};
 use crate::options::Options;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::mount::MountFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, test_kill_process};
 use std::fs::{DirBuilder, File};
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 /// Where inner mounts are.
 const RUN: &str = "/run/shale";
@@ -92,7 +92,7 @@ enum Through {
 
 /// Mounts the EROFS image `file`; by the system call, as mount(8) would put a loop device between.
 fn attach(file: &Path, mount_point: &Path, options: &Options) -> Result<Through, MountError> {
-    if options.loop_device {
+    if options.loop_device || !are_errors_told() {
         return attach_loop(file, mount_point, options).map(|()| Through::Loop);
     }
     let flag = |wanted: bool, flag| if wanted { flag } else { MountFlags::empty() };
@@ -110,6 +110,24 @@ fn attach(file: &Path, mount_point: &Path, options: &Options) -> Result<Through,
         Err(Errno::NOTBLK) => attach_loop(file, mount_point, options).map(|()| Through::Loop),
         Err(errno) => refused(format!("the kernel's erofs refuses the image: {errno}")),
     }
+}
+
+/// Whether what cannot be read is an error of the kernel's EROFS over a file, or zeroes. Tried
+/// once, some milliseconds; yes where it cannot be tried, as then the mount itself tells why.
+fn are_errors_told() -> bool {
+    static TOLD: OnceLock<bool> = OnceLock::new();
+    *TOLD.get_or_init(|| try_errors().unwrap_or(true))
+}
+
+fn try_errors() -> Option<bool> {
+    let (above, below) = (Place::new().ok()?, Place::new().ok()?);
+    let options = Options { thread_count: 1, ..Options::default() };
+    let _mounted = super::mount(Arc::new(trial::image().ok()?), &below.path, &options).ok()?;
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount(below.path.join(FILE_NAME), &above.path, "erofs", flags, None).ok()?;
+    let told = trial::is_error_told(&above.path);
+    let _ = rustix::mount::unmount(&above.path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
+    Some(told)
 }
 
 fn attach_loop(file: &Path, mount_point: &Path, options: &Options) -> Result<(), MountError> {
@@ -210,6 +228,29 @@ fn sweep(run: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::View;
+    use std::os::unix::fs::FileExt;
+
+    /// What the kernels that [`trial`] is for fill up with zeroes is a read that begins well.
+    #[test]
+    fn a_read_of_the_trial_image_is_cut_short() {
+        if !rustix::process::geteuid().is_root() || super::super::device::open().is_err() {
+            println!("SKIPPED: needs root and /dev/fuse");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let options = Options { thread_count: 1, ..Options::default() };
+        let image = trial::image().unwrap();
+        let (start, len) = (image.totals().len - trial::LEN, trial::LEN as usize);
+        let mut mounted = super::super::mount(Arc::new(image), place.path(), &options).unwrap();
+        let file = File::open(place.path().join(FILE_NAME)).unwrap();
+        // As EROFS reads it: through the page cache, all at once.
+        let read = file.read_at(&mut vec![0; len], start).unwrap();
+        assert!(0 < read && read < len, "{read}");
+        assert!(file.read_at(&mut vec![0; len], start + read as u64).is_err());
+        drop(file);
+        mounted.unmount(false).unwrap();
+    }
 
     #[test]
     fn places_of_processes_that_are_gone_are_swept_and_no_others() {

@@ -1,0 +1,152 @@
+//! Whether the kernel's EROFS says so when it cannot read a part of the file that it is in.
+//!
+//! Until Linux 7.0, and until the stable kernels that took the change over, EROFS over a file fills
+//! up with zeroes what a read did not bring, and keeps that as what the file holds: where the image
+//! is damaged, and where the program that reads is killed meanwhile. No version tells, so a small
+//! image is mounted that cannot be read from some block on, and read. Block devices are not
+//! affected, so a loop device is the way around it.
+
+use super::VirtualImage;
+use super::erofs::BLOCK_LEN;
+use super::layout::layout;
+use crate::options::Options;
+use crate::view::{
+    Attributes, Entry, MODE_DIRECTORY, MODE_FILE, ROOT, Seek, Totals, View, ViewError, XattrUse,
+};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The one file in the trial image.
+const NAME: &str = "trial";
+const FILE: u64 = 2;
+/// Few blocks, so that EROFS asks for all of them at once.
+pub(crate) const LEN: u64 = 8 * BLOCK_LEN;
+/// From here on nothing can be read; blocks before make the read a short one, and no failed one.
+const READABLE_LEN: u64 = 3 * BLOCK_LEN;
+
+/// The trial image.
+pub(crate) fn image() -> Result<VirtualImage, String> {
+    let view = Arc::new(Trial);
+    let layout = layout(&*view, &Options::default())?;
+    Ok(VirtualImage::new(view, layout))
+}
+
+/// Whether the trial image mounted at `directory` shows that it cannot be read.
+pub(crate) fn is_error_told(directory: &Path) -> bool {
+    let read = File::open(directory.join(NAME))
+        .and_then(|file| file.read_exact_at(&mut [0; LEN as usize], 0));
+    read.is_err()
+}
+
+/// A directory with a file that ends in a failure.
+struct Trial;
+
+impl View for Trial {
+    fn attributes(&self, inode: u64) -> Result<Attributes, ViewError> {
+        let (mode, link_count, len) = match inode {
+            ROOT => (MODE_DIRECTORY | 0o700, 2, 0),
+            FILE => (MODE_FILE | 0o400, 1, LEN),
+            _ => return Err(ViewError::NotFound),
+        };
+        Ok(Attributes {
+            inode,
+            mode,
+            link_count,
+            uid: 0,
+            gid: 0,
+            device: (0, 0),
+            len,
+            data_len: len,
+            atime: Default::default(),
+            mtime: Default::default(),
+            ctime: Default::default(),
+        })
+    }
+
+    fn lookup(&self, _directory: u64, name: &[u8]) -> Result<Option<Attributes>, ViewError> {
+        (name == NAME.as_bytes()).then(|| self.attributes(FILE)).transpose()
+    }
+
+    fn parent(&self, _directory: u64) -> Result<u64, ViewError> {
+        Ok(ROOT)
+    }
+
+    fn list(
+        &self,
+        _directory: u64,
+        first: u64,
+        each: &mut dyn FnMut(Entry<'_>) -> bool,
+    ) -> Result<(), ViewError> {
+        if first == 0 {
+            each(Entry { name: NAME.as_bytes(), attributes: self.attributes(FILE)? });
+        }
+        Ok(())
+    }
+
+    fn link_target(&self, _inode: u64) -> Result<Vec<u8>, ViewError> {
+        Err(ViewError::WrongKind)
+    }
+
+    fn xattr_names(&self, _inode: u64, _each: &mut dyn FnMut(&[u8])) -> Result<(), ViewError> {
+        Ok(())
+    }
+
+    fn xattr(&self, _inode: u64, _name: &[u8]) -> Result<Option<Vec<u8>>, ViewError> {
+        Ok(None)
+    }
+
+    fn read(&self, _inode: u64, offset: u64, buf: &mut [u8]) -> Result<usize, ViewError> {
+        if offset.saturating_add(buf.len() as u64) > READABLE_LEN {
+            // Any error does, and this one is nothing to tell people about.
+            return Err(ViewError::WrongKind);
+        }
+        buf.fill(b'-');
+        Ok(buf.len())
+    }
+
+    fn seek(&self, _inode: u64, _offset: u64, _what: Seek) -> Result<Option<u64>, ViewError> {
+        Err(ViewError::WrongKind)
+    }
+
+    fn totals(&self) -> Totals {
+        Totals { len: LEN, inode_count: 2 }
+    }
+
+    fn xattr_use(&self) -> XattrUse {
+        XattrUse { any: false, acl: false, trusted: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_fills_up_with_zeroes_is_found_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(NAME);
+        // What one of them shows, what others show, and where nothing can be read at all.
+        std::fs::write(&file, [0; LEN as usize]).unwrap();
+        assert!(!is_error_told(directory.path()));
+        std::fs::write(&file, [b'-'; READABLE_LEN as usize]).unwrap();
+        assert!(is_error_told(directory.path()));
+        std::fs::remove_file(&file).unwrap();
+        assert!(is_error_told(directory.path()));
+    }
+
+    #[test]
+    fn the_trial_image_can_be_read_up_to_a_block_and_no_further() {
+        let image = image().unwrap();
+        let read = |offset, len: u64| image.read(FILE, offset, &mut vec![0; len as usize]);
+        let len = image.totals().len;
+        // All contents lie at the end.
+        let start = len - LEN;
+        assert_eq!(read(start, READABLE_LEN).unwrap() as u64, READABLE_LEN);
+        assert!(read(start, LEN).is_err());
+        for at in (READABLE_LEN..LEN).step_by(BLOCK_LEN as usize) {
+            assert!(read(start + at, BLOCK_LEN).is_err());
+        }
+    }
+}
