@@ -105,6 +105,12 @@ impl View for Subtree {
         self.view.generation() ^ (self.base.wrapping_sub(ROOT) as u32).wrapping_mul(0x9E37_79B1)
     }
 
+    fn id(&self) -> [u8; 16] {
+        // Above the bits that the id of an image has for its table, and those that UUIDs fix.
+        let base = u128::from(self.base.wrapping_sub(ROOT)) << 72;
+        (u128::from_le_bytes(self.view.id()) ^ base).to_le_bytes()
+    }
+
     fn layout(&self, inode: u64) -> Result<Option<String>, ViewError> {
         self.view.layout(self.swap(inode))
     }

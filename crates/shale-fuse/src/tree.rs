@@ -191,6 +191,11 @@ impl View for Tree {
             .fold(0x811C_9DC5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
     }
 
+    fn id(&self) -> [u8; 16] {
+        let table = u128::from(self.snapshot().inodes.top.offset);
+        (u128::from_le_bytes(self.image().superblock().image_id) ^ table).to_le_bytes()
+    }
+
     fn layout(&self, inode: u64) -> Result<Option<String>, ViewError> {
         if Tree::attributes(self, inode)?.kind != InodeKind::File {
             return Ok(None);

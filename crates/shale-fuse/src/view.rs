@@ -162,6 +162,12 @@ pub trait View: Send + Sync + 'static {
         0
     }
 
+    /// Likewise, for who may meet one of the trees years after the other; all zero if the view has
+    /// nothing to tell them by.
+    fn id(&self) -> [u8; 16] {
+        [0; 16]
+    }
+
     /// Where the bytes of a file lie, as text; `None` where the view has nothing to tell.
     fn layout(&self, _inode: u64) -> Result<Option<String>, ViewError> {
         Ok(None)

@@ -361,6 +361,34 @@ fn the_kernel_view_through_a_loop_device_is_the_tree_and_ends_like_any_mount() {
     inner_mounts_end(&image);
 }
 
+/// An overlay has handles of the files that it copied up, and tells by the UUID whose they are.
+#[test]
+fn a_kernel_view_has_the_uuid_of_its_image_and_no_others() {
+    if !able() {
+        return;
+    }
+    let folder = places::disk();
+    let image = small_image(folder.path());
+    std::fs::write(folder.path().join("source/file"), "other").unwrap();
+    let other = folder.path().join("other.shale");
+    create(&folder.path().join("source"), &other, &[]);
+    let point = folder.path().join("mount");
+    let uuid = |image: &Path| {
+        let mount = kernel_view(image, &point, &[]).unwrap();
+        let file = std::fs::File::open(place_of(&point).join("shale.erofs")).unwrap();
+        let mut uuid = [0; 16];
+        // Where EROFS has it in its superblock, at 1024.
+        file.read_exact_at(&mut uuid, 1024 + 48).unwrap();
+        drop(file);
+        mount.end();
+        uuid
+    };
+    let found = uuid(&image);
+    assert_ne!(found, [0; 16]);
+    assert_eq!(uuid(&image), found);
+    assert_ne!(uuid(&other), found);
+}
+
 #[test]
 fn an_overlay_over_the_kernel_view_takes_changes() {
     if !able() {

@@ -77,8 +77,10 @@ impl Inode {
     }
 }
 
-/// The superblock.
+/// The superblock. `id` becomes the UUID of the file system, by which an overlay tells whether the
+/// files that it copied are from this one.
 pub(super) fn superblock(
+    id: [u8; 16],
     root_slot: u16,
     inode_count: u64,
     block_count: u32,
@@ -92,10 +94,25 @@ pub(super) fn superblock(
     put(16, &inode_count.to_le_bytes());
     put(36, &block_count.to_le_bytes());
     put(40, &META_BLOCK.to_le_bytes());
+    put(48, &uuid(id));
     put(64, b"shale");
     let incompat = if has_chunks { INCOMPAT_CHUNKED_FILE } else { 0 };
     put(80, &incompat.to_le_bytes());
     out
+}
+
+/// To be changed with the places that inodes have: these are their numbers, and who knows a UUID
+/// and a number takes the inode for the one that it was.
+const NUMBERING: u8 = 1;
+
+/// A UUID with bits of our own making, version 8 of RFC 9562; none for none.
+fn uuid(mut id: [u8; 16]) -> [u8; 16] {
+    if id != [0; 16] {
+        id[15] ^= NUMBERING;
+        id[6] = id[6] & 0x0F | 0x80;
+        id[8] = id[8] & 0x3F | 0x80;
+    }
+    id
 }
 
 /// The chunk format of an inode: chunks of 2^`bits` bytes, mapped by block numbers of 4 bytes.
@@ -249,6 +266,13 @@ mod tests {
                 assert_eq!(found, count);
             }
         }
+    }
+
+    #[test]
+    fn a_uuid_tells_what_made_it_and_of_nothing_there_is_none() {
+        assert_eq!(uuid([0; 16]), [0; 16]);
+        let found = uuid([0xFF; 16]);
+        assert_eq!((found[6], found[8], found[15]), (0x8F, 0xBF, 0xFF ^ NUMBERING));
     }
 
     #[test]

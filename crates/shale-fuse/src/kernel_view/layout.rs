@@ -409,7 +409,8 @@ impl Plan<'_> {
         let mut metadata = vec![0; (data_at * BLOCK_LEN) as usize];
         let inode_count = self.nodes.len() as u64;
         let root_slot = (self.nodes[root].at / SLOT_LEN) as u16; // The first of all.
-        let superblock = erofs::superblock(root_slot, inode_count, end as u32, self.has_chunks);
+        let id = self.view.id();
+        let superblock = erofs::superblock(id, root_slot, inode_count, end as u32, self.has_chunks);
         let mut put = |at: u64, bytes: &[u8]| {
             let at = at as usize;
             metadata[at..at + bytes.len()].copy_from_slice(bytes);
