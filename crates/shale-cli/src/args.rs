@@ -372,7 +372,7 @@ pub struct Mount {
     /// How the kernel sees the image; `fuse` without.
     #[arg(long, value_enum)]
     pub view: Option<ViewChoice>,
-    /// Memory for decoded frames, such as 512M; an eighth of the machine's without.
+    /// Memory for decoded frames, such as 512M; an eighth of what there is without.
     #[arg(long, value_parser = size::parse)]
     pub cache: Option<u64>,
     /// Where the image begins in its file: bytes, or `auto`.

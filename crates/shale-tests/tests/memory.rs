@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use shale_tests::cgroup::MemoryLimit;
-use shale_tests::command::{expect_code, shale};
+use shale_tests::command::{Mount, can_mount, create, expect_code, shale};
 use shale_tests::places;
 use shale_tests::random::Random;
 
@@ -113,6 +113,38 @@ fn hard_links_and_attributes_stay_within_memory_however_many() {
     // Read back and compared, which counts names again.
     let (_, much) = build("much", "1G", &[]);
     assert!(little == much, "memory changes the image");
+}
+
+/// A driver that takes its part of the machine's memory is killed in a container that has less.
+#[test]
+fn a_mount_goes_by_the_memory_of_its_control_group() {
+    if !can_mount() {
+        return;
+    }
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    tree(&source, 220);
+    let image = folder.path().join("image.shale");
+    create(&source, &image, &["-1", "--no-verify"]);
+    // Less than the tree has, which all fits in what is the default on a machine of a few GiB.
+    let Some(limit) = MemoryLimit::new(180 << 20) else { return };
+    let point = folder.path().join("mount");
+    fs::create_dir(&point).unwrap();
+    let mount = shale(
+        ["mount", "-o", "auto_unmount", "--"]
+            .map(AsRef::as_ref)
+            .into_iter()
+            .chain([image.as_os_str(), point.as_os_str()]),
+    );
+    expect_code(&mut limit.around(&mount), 0);
+    let mount = Mount::adopt(&point);
+    for file in fs::read_dir(&source).unwrap() {
+        let name = file.unwrap().file_name();
+        let found = fs::read(point.join(&name)).unwrap();
+        assert!(found == fs::read(source.join(&name)).unwrap(), "{}", name.display());
+    }
+    mount.end();
 }
 
 #[test]

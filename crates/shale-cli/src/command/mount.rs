@@ -10,6 +10,7 @@
 mod background; // the process that serves
 mod ending; // signals to it
 mod hot_log; // what is read first
+mod memory; // how much there is
 mod metrics; // counters in a file, for monitoring
 mod verify; // images checked before they are mounted
 mod whole_file; // a file that is replaced as a whole

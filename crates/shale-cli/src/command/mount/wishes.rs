@@ -11,6 +11,7 @@ use shale::CheckLevel;
 use shale::read::Identity;
 use shale_fuse::Options;
 
+use super::memory::memory;
 use super::verify;
 use crate::args::{Mount, Offset, ViewChoice};
 use crate::exit::Misuse;
@@ -240,12 +241,9 @@ fn split(word: &OsStr) -> Option<(&Path, &Path)> {
     (at > 0 && at + 1 < bytes.len()).then(|| (path(&bytes[..at]), path(&bytes[at + 1..])))
 }
 
-/// A part of the machine's memory.
+/// A part of the memory that there is.
 fn default_cache() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib: Option<u64> = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-    kib.map_or(256 << 20, |kib| (kib * 1024 / CACHE_PART).clamp(CACHE_MIN, CACHE_MAX))
+    memory().map_or(256 << 20, |bytes| (bytes / CACHE_PART).clamp(CACHE_MIN, CACHE_MAX))
 }
 
 #[cfg(test)]
