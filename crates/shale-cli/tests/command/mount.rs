@@ -123,6 +123,33 @@ fn a_foreground_mount_ends_with_a_signal() {
     }
 }
 
+#[test]
+fn a_mount_that_another_covers_ends_with_a_signal_as_soon_as_it_can() {
+    let stage = Stage::new();
+    if !is_root() {
+        return;
+    }
+    let Some(point) = Point::new(&stage) else { return };
+    let mut child = stage
+        .heeding(&["mount", "-f", "image.shale", "mnt"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    point.becomes(true);
+    expect(0, stage.other("mount", &["-t", "tmpfs", "tmpfs", "mnt"]));
+    rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    line.clear();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("another file system is mounted over"), "{line}");
+    expect(0, stage.other("umount", &["mnt"]));
+    let (status, _) = ended(child, || {});
+    assert_eq!(status.code(), Some(0));
+    assert!(!point.is_mounted());
+}
+
 /// An image that cannot be opened before somebody writes to it: a disk that is slow.
 fn slow_image(stage: &Stage) -> PathBuf {
     let slow = stage.path("slow.shale");

@@ -7,12 +7,17 @@
 use std::ffi::c_int;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use shale::{Cancel, Error};
 use shale_fuse::{MountError, Mounted, Unmounter};
 use signal_hook::low_level::emulate_default_handler;
 
+use crate::report::to_stderr;
 use crate::signal;
+
+/// How long a mount that cannot be unmounted is left alone before the next attempt.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// What a process that mounts does with signals.
 pub struct Ending(Arc<Shared>);
@@ -119,9 +124,21 @@ impl Shared {
         drop(state);
         for mount in mounts {
             // A busy one is detached at once, so that a signal always ends the process.
-            if mount.unmount(false).is_err() {
-                let _ = mount.unmount(true);
+            if mount.unmount(false).is_err()
+                && let Err(error) = mount.unmount(true)
+            {
+                to_stderr(&format!("shale: {error}"));
+                if is_first {
+                    insist(mount);
+                }
             }
         }
     }
+}
+
+/// Goes on trying: what is mounted over a mount goes some time, and no signal comes then.
+fn insist(mount: Unmounter) {
+    let insist = move || while !mount.wait_for_end(PAUSE) && mount.unmount(true).is_err() {};
+    // Without a thread it is left to the next signal.
+    let _ = std::thread::Builder::new().name("unmount".into()).spawn(insist);
 }
