@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shale::read::{FrameCache, Options as ReadOptions, Tree, Workers};
 use shale_fuse::{MountError, Mounted, Subtree, View, ViewError};
 
@@ -54,6 +55,7 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     for line in shale_fuse::confine() {
         say.detail(line);
     }
+    allow_files();
     // Before anything is mounted: a signal that nobody catches leaves a mount without its driver.
     let ending = Ending::new()?;
     if args.foreground {
@@ -98,6 +100,14 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         end?;
     }
     Ok(Exit::Done)
+}
+
+/// Has as many files open as the system lets it: each thread of each mount has a handle of its own.
+/// The usual limit is for programs that use select(2).
+fn allow_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused threads share a handle, which is slower and no less right.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Of memory for what is decoded: all that frames may take, and what each image's pages may. In

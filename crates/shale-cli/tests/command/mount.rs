@@ -150,6 +150,18 @@ fn a_mount_that_another_covers_ends_with_a_signal_as_soon_as_it_can() {
     assert!(!point.is_mounted());
 }
 
+#[test]
+fn a_mount_works_with_more_threads_than_it_may_have_files() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    let script = "ulimit -n 40 && exec \"$0\" mount -o threads=64 image.shale mnt";
+    expect(0, stage.other("sh", &["-c", script, env!("CARGO_BIN_EXE_shale")]));
+    assert!(point.is_mounted());
+    assert_eq!(fs::read(stage.path("mnt/docs/text.txt")).unwrap(), text());
+    stage.run(0, &["umount", "mnt"]);
+    point.becomes(false);
+}
+
 /// An image that cannot be opened before somebody writes to it: a disk that is slow.
 fn slow_image(stage: &Stage) -> PathBuf {
     let slow = stage.path("slow.shale");

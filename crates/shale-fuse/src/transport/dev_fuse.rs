@@ -36,6 +36,12 @@ const BACKGROUND_MAX: u16 = 64;
 const STATFS_BLOCK_LEN: u32 = 4096;
 /// Longest name.
 const NAME_LEN_MAX: u32 = 255;
+/// Files that the process can still open when each thread has its handle, for lists of mounts and
+/// what is written about a mount.
+const HANDLES_LEFT: usize = 8;
+/// Threads that the process can still start then: those that wait for requests, for the end of the
+/// mount and for silence.
+const THREADS_LEFT: usize = 4;
 
 /// What the kernel is asked for, where it knows the word: flag, name, effect.
 const WISHES: [(InitFlags, &str, &str); 12] = [
@@ -61,6 +67,9 @@ const WISHES: [(InitFlags, &str, &str); 12] = [
 pub(crate) struct Session {
     session: fuser::Session<Endpoint>,
     negotiated: Negotiated,
+    /// In the place of the handles of all threads until these are opened, so that nobody else takes
+    /// the last ones that this process may have.
+    reserved: Vec<OwnedFd>,
 }
 
 impl Session {
@@ -71,8 +80,9 @@ impl Session {
         device: OwnedFd,
         thread_count: usize,
     ) -> io::Result<Self> {
-        // Cloning a handle opens the device again, which an ordinary user may not be allowed to.
-        let device_per_thread = thread_count > 1 && crate::mount::device::open().is_ok();
+        let thread_count = startable(thread_count);
+        let reserved = reserve(thread_count);
+        let device_per_thread = !reserved.is_empty();
         let mut config = Config::default();
         config.n_threads = Some(thread_count);
         config.clone_fd = device_per_thread;
@@ -94,7 +104,7 @@ impl Session {
             features: agreed.features,
             kernel_view: None,
         };
-        Ok(Self { session, negotiated })
+        Ok(Self { session, negotiated, reserved })
     }
 
     pub(crate) fn negotiated(&self) -> &Negotiated {
@@ -103,8 +113,33 @@ impl Session {
 
     /// Serves until the mount is gone, or the conversation breaks down.
     pub(crate) fn run(self) -> io::Result<()> {
+        drop(self.reserved);
         self.session.run()
     }
+}
+
+/// As many handles of the device as threads need to have one each, and some that have to be left;
+/// none where one handle has to do. Opening the device again may not be allowed to an ordinary
+/// user, and a process that serves many images may not have so many files open.
+fn reserve(thread_count: usize) -> Vec<OwnedFd> {
+    if thread_count < 2 {
+        return Vec::new();
+    }
+    let handles = (0..thread_count + HANDLES_LEFT).map(|_| crate::mount::device::open());
+    handles.collect::<Result<_, _>>().unwrap_or_default()
+}
+
+/// How many threads there can be, at most `wanted` and at least one, found out by starting them:
+/// once the mount is served it is too late to do with fewer.
+fn startable(wanted: usize) -> usize {
+    let start = |_| std::thread::Builder::new().spawn(std::thread::park).ok();
+    let threads: Vec<_> = (0..wanted + THREADS_LEFT).map_while(start).collect();
+    let count = threads.len().saturating_sub(THREADS_LEFT).clamp(1, wanted);
+    for thread in threads {
+        thread.thread().unpark();
+        let _ = thread.join();
+    }
+    count
 }
 
 /// What came out of the first request.
@@ -690,5 +725,19 @@ impl fuser::Filesystem for Endpoint {
         reply: ReplyWrite,
     ) {
         self.refuse(|errno| reply.error(errno));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_to_be_had_is_not_asked_for() {
+        assert_eq!([1, 2, 5].map(startable), [1, 2, 5]);
+        assert!(reserve(1).is_empty());
+        // None at all, where this process may not open the device.
+        let reserved = reserve(3).len();
+        assert!(reserved == 0 || reserved == 3 + HANDLES_LEFT, "{reserved}");
     }
 }
