@@ -319,3 +319,33 @@ fn what_a_format_cannot_hold_is_refused_or_named() {
         run(["check".as_ref(), path("x.shale").as_os_str()]);
     }
 }
+
+#[test]
+fn every_name_of_an_inode_that_a_format_cannot_hold_is_left_out() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("s")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(path("s/socket")).unwrap();
+    // More blocks of 4 KiB than SquashFS has.
+    std::fs::File::create(path("s/long")).unwrap().set_len(65 << 30).unwrap();
+    for name in ["socket", "long"] {
+        std::fs::hard_link(path(&format!("s/{name}")), path(&format!("s/{name}-again"))).unwrap();
+    }
+    std::fs::write(path("s/z"), "the rest").unwrap();
+    create(&path("s"), &path("x.shale"), &["-1"]);
+    for (format, kind, more) in [("tar", "socket", None), ("squashfs", "long", Some("4K"))] {
+        let archive = path(&format!("x.{format}"));
+        let more: Vec<_> = more.map(|len| format!("--block-size={len}")).into_iter().collect();
+        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        let text = errors(&export(&path("x.shale"), &archive, &more, 3));
+        for name in [kind.to_owned(), format!("{kind}-again")] {
+            assert!(text.contains(&format!("{name}: left out")), "{format}: {text}");
+        }
+        create(&archive, &path("again.shale"), &["-f", "-1"]);
+        let found = manifest_at(&path("again.shale"));
+        let names: Vec<&[u8]> = found.records.keys().map(|path| &path[..]).collect();
+        let other = if kind == "socket" { "long" } else { "socket" };
+        let again = format!("{other}-again");
+        assert_eq!(names, [&b""[..], other.as_bytes(), again.as_bytes(), b"z"], "{format}");
+    }
+}

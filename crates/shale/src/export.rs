@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use shale_codec::stream::StreamFormat;
-use shale_foreign::archive::{Archive, ArchiveEntry, Keeps};
+use shale_foreign::archive::{Archive, ArchiveEntry, Keeps, Taken};
 use shale_format::InodeKind;
 use shale_read::{Attributes, PieceKind, ReadError, Tree};
 use shale_write::source::{Metadata, Xattr};
@@ -182,12 +182,24 @@ fn write(
     let zeroes = vec![0; 256 << 10];
     let mut is_taken = true;
     let mut current = Vec::new();
+    let keeps_links = archive.keeps().hard_links;
+    // Why inodes with several names are left out, by number.
+    let mut inodes_left_out: HashMap<u64, Vec<String>> = HashMap::new();
     while let Ok(step) = steps.recv() {
         options.cancel.check()?;
         match step {
             Step::Failed(error) => return Err(error),
             Step::Entry(entry) => {
-                let taken = archive.entry(&entry.for_archive()).map_err(cannot_write)?;
+                let inode = entry.attributes.inode;
+                let is_link = keeps_links && entry.hard_link.is_some();
+                let taken = match inodes_left_out.get(&inode).filter(|_| is_link) {
+                    // A further name of what is not there would lead nowhere.
+                    Some(lost) => Taken { is_in: false, lost: lost.clone(), is_rounded: false },
+                    None => archive.entry(&entry.for_archive()).map_err(cannot_write)?,
+                };
+                if !taken.is_in && entry.link_count > 1 && entry.hard_link.is_none() {
+                    inodes_left_out.insert(inode, taken.lost.clone());
+                }
                 current.clone_from(&entry.path);
                 is_taken = taken.is_in;
                 report.entries += u64::from(is_taken);
