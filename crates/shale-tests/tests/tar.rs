@@ -1,7 +1,7 @@
 //! Promise: what is in a tar archive is in the image, whoever wrote it; and what is in an image is
 //! in the archive that is written of it, whoever reads that.
 
-use shale_tests::command::{create, expect_code, has_program, run, shale};
+use shale_tests::command::{create, expect_code, export, has_program, run, shale};
 use shale_tests::image::manifest_at as of_image;
 use shale_tests::keep::{names_apart, without_holes, without_kinds};
 use shale_tests::manifest::Manifest;
@@ -197,6 +197,52 @@ with tarfile.open(sys.argv[1], errors='surrogateescape') as archive:
         count += 1;
     }
     assert_eq!(count, expected.records.len());
+}
+
+/// Python takes the last path that an extended header says, and gives an inode the owner and time
+/// of its last name.
+#[test]
+fn python_extracts_holes_with_long_names_and_owners_beyond_21_bits() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    if !has_program("python3") {
+        println!("skipped: python3 is missing");
+        return;
+    }
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("s")).unwrap();
+    let long = "n".repeat(150);
+    let sparse = std::fs::File::create(path("s").join(&long)).unwrap();
+    sparse.write_all_at(b"in the middle", 5 << 20).unwrap();
+    sparse.set_len(9 << 20).unwrap();
+    std::fs::write(path("s/one"), "two names").unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        std::os::unix::fs::chown(path("s/one"), Some(3_000_000_000), Some(2_147_483_648)).unwrap();
+    }
+    std::fs::hard_link(path("s/one"), path("s/two")).unwrap();
+    create(&path("s"), &path("x.shale"), &["-1"]);
+    export(&path("x.shale"), &path("x.tar"), &[], 0);
+    let script = "\
+import sys, tarfile
+trust = {'filter': 'fully_trusted'} if hasattr(tarfile, 'fully_trusted_filter') else {}
+with tarfile.open(sys.argv[1]) as archive:
+    archive.extractall(sys.argv[2], **trust)
+";
+    let mut python = Command::new("python3");
+    expect_code(python.args(["-c", script]).args([path("x.tar"), path("out")]), 0);
+    let (before, after) = (path("s").join(&long), path("out").join(&long));
+    assert!(std::fs::read(before).unwrap() == std::fs::read(after).unwrap());
+    for name in ["one", "two"] {
+        let [before, after] = ["s", "out"].map(|tree| path(tree).join(name).metadata().unwrap());
+        let owner = |m: &std::fs::Metadata| (m.uid(), m.gid(), m.nlink());
+        assert_eq!(owner(&after), owner(&before), "{name}");
+        // Python's times are floating point numbers.
+        let nsec = |m: &std::fs::Metadata| {
+            i128::from(m.mtime()) * 1_000_000_000 + i128::from(m.mtime_nsec())
+        };
+        assert!((nsec(&after) - nsec(&before)).abs() < 1000, "{name}");
+    }
 }
 
 fn unhex(text: &str) -> Vec<u8> {

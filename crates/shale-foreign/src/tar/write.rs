@@ -75,9 +75,6 @@ impl<W: Write> TarWriter<W> {
     /// Records of what the header cannot say, and whether something cannot be said at all.
     fn records(&self, entry: &ArchiveEntry<'_>) -> Records {
         let mut records = Records::default();
-        if entry.hard_link.is_some() {
-            return records;
-        }
         let metadata = entry.metadata;
         for (name, id) in [("uid", metadata.uid), ("gid", metadata.gid)] {
             if u64::from(id) > 0o777_7777 {
@@ -86,6 +83,11 @@ impl<W: Write> TarWriter<W> {
         }
         if metadata.mtime.nsec != 0 || octal_seconds(metadata.mtime).is_none() {
             records.add(b"mtime", &decimal(metadata.mtime));
+        }
+        if entry.hard_link.is_some() {
+            // Some programs give the inode what its last name says of owners and time; the rest
+            // they take from its first.
+            return records;
         }
         let times = [
             (self.times.access, &b"atime"[..], metadata.atime),
@@ -181,17 +183,21 @@ impl<W: Write> Archive for TarWriter<W> {
         if std::str::from_utf8(entry.path).is_err() || std::str::from_utf8(target).is_err() {
             records.add_charset();
         }
+        let real_path = map.is_some().then(|| path.clone());
         if map.is_some() {
-            records.add(b"GNU.sparse.major", b"1");
-            records.add(b"GNU.sparse.minor", b"0");
-            records.add(b"GNU.sparse.name", &path);
-            records.add(b"GNU.sparse.realsize", metadata.len.to_string().as_bytes());
             // Whoever does not know holes shall not take the map for the file.
             let slash = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
             path.splice(slash..slash, *b"GNUSparseFile.0/");
         }
         if !put_path(&mut block, &path) {
             records.add(b"path", &path);
+        }
+        if let Some(real_path) = real_path {
+            records.add(b"GNU.sparse.major", b"1");
+            records.add(b"GNU.sparse.minor", b"0");
+            // Behind the other path: for Python, the last one counts.
+            records.add(b"GNU.sparse.name", &real_path);
+            records.add(b"GNU.sparse.realsize", metadata.len.to_string().as_bytes());
         }
         if !put(&mut block, 157..257, target) {
             records.add(b"linkpath", target);
