@@ -182,9 +182,11 @@ fn id(value: &[u8]) -> Result<Option<u32>, &'static str> {
     number.map(|number| u32::try_from(number).map_err(|_| "is a number beyond 32 bits")).transpose()
 }
 
-/// Decimal seconds with a fraction, perhaps negative; digits beyond nanoseconds are dropped.
+/// Decimal seconds with a fraction, perhaps negative; digits beyond nanoseconds are dropped. Python
+/// writes the shortest and the longest numbers with a power of ten behind an `e`.
 fn time(value: &[u8]) -> Result<Option<Timestamp>, &'static str> {
     const WRONG: &str = "is not a time";
+    const BEYOND: &str = "is a time beyond 63 bits of seconds";
     if value.is_empty() {
         return Ok(None);
     }
@@ -192,6 +194,10 @@ fn time(value: &[u8]) -> Result<Option<Timestamp>, &'static str> {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
         digits => (false, digits),
+    };
+    let (digits, power) = match digits.iter().position(|&byte| byte == b'e') {
+        Some(at) => (&digits[..at], power_of_ten(&digits[at + 1..]).ok_or(WRONG)?),
+        None => (digits, 0),
     };
     let point = digits.iter().position(|&byte| byte == b'.' || byte == b',');
     let (whole, fraction) = match point {
@@ -201,18 +207,34 @@ fn time(value: &[u8]) -> Result<Option<Timestamp>, &'static str> {
     if whole.len() + fraction.len() == 0 || !whole.iter().chain(fraction).all(u8::is_ascii_digit) {
         return Err(WRONG);
     }
+    // The digit at each place, counted from the point on.
+    let digits = [whole, fraction].concat();
+    let point = whole.len() as i64 + power;
+    let digit = |place: i64| {
+        let at = usize::try_from(point + place).ok();
+        at.and_then(|at| digits.get(at)).map_or(0, |byte| byte - b'0')
+    };
     let mut sec: i64 = 0;
-    for digit in whole {
-        let next = sec.checked_mul(10).and_then(|s| s.checked_add(i64::from(digit - b'0')));
-        sec = next.ok_or("is a time beyond 63 bits of seconds")?;
+    for place in -point.max(0)..0 {
+        let digit = i64::from(digit(place));
+        // Downwards, where there is one number more.
+        sec = sec.checked_mul(10).and_then(|sec| sec.checked_sub(digit)).ok_or(BEYOND)?;
     }
-    let digit = |at: usize| u32::from(fraction.get(at).map_or(0, |byte| byte - b'0'));
-    let nsec = (0..9).fold(0, |nsec, at| nsec * 10 + digit(at));
+    let nsec = (0..9).fold(0, |nsec, place| nsec * 10 + u32::from(digit(place)));
     Ok(Some(match (negative, nsec) {
-        (false, nsec) => Timestamp { sec, nsec },
-        (true, 0) => Timestamp { sec: -sec, nsec: 0 },
-        (true, nsec) => Timestamp { sec: -sec - 1, nsec: 1_000_000_000 - nsec },
+        (false, nsec) => Timestamp { sec: sec.checked_neg().ok_or(BEYOND)?, nsec },
+        (true, 0) => Timestamp { sec, nsec: 0 },
+        (true, nsec) => {
+            let sec = sec.checked_sub(1).ok_or(BEYOND)?;
+            Timestamp { sec, nsec: 1_000_000_000 - nsec }
+        }
     }))
+}
+
+/// What follows an `e`: more than any time needs is as good as wrong.
+fn power_of_ten(value: &[u8]) -> Option<i64> {
+    let power = std::str::from_utf8(value).ok()?.parse().ok()?;
+    (-400..=400).contains(&power).then_some(power)
 }
 
 /// The kernel's labels end with a zero byte, the records without.
@@ -324,7 +346,22 @@ mod tests {
         assert_eq!(at("-1.25"), Timestamp { sec: -2, nsec: 750_000_000 });
         assert_eq!(at("-3"), Timestamp { sec: -3, nsec: 0 });
         assert_eq!(at("7.1234567899"), Timestamp { sec: 7, nsec: 123_456_789 });
-        for bad in ["x", "-", "1.x", "9223372036854775808"] {
+        let least = Timestamp { sec: i64::MIN, nsec: 0 };
+        assert_eq!(at("-9223372036854775808"), least);
+        for bad in ["x", "-", "1.x", "9223372036854775808", "-9223372036854775808.5"] {
+            assert!(time(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_python_writes_them() {
+        let at = |text: &str| time(text.as_bytes()).unwrap().unwrap();
+        assert_eq!(at("1e-09"), Timestamp { sec: 0, nsec: 1 });
+        assert_eq!(at("-1.5e-05"), Timestamp { sec: -1, nsec: 999_985_000 });
+        assert_eq!(at("2.5e-10"), Timestamp { sec: 0, nsec: 0 });
+        assert_eq!(at("1.2345678901e+17"), Timestamp { sec: 123_456_789_010_000_000, nsec: 0 });
+        assert_eq!(at("12.75e1"), Timestamp { sec: 127, nsec: 500_000_000 });
+        for bad in ["1e", "e5", "1e-", "1e1.5", "1e19", "1e-999", "1e99999999999999999999"] {
             assert!(time(bad.as_bytes()).is_err(), "{bad}");
         }
     }
