@@ -339,6 +339,34 @@ fn a_full_disk_is_said_once() {
 }
 
 #[test]
+fn too_few_descriptors_fail_and_never_leave_a_file_without_its_bytes() {
+    let stage = Stage::without_image();
+    // Long enough to be written in parts.
+    let long = noise(20 << 20);
+    for name in ["source/long-1", "source/long-2"] {
+        fs::write(stage.path(name), &long).unwrap();
+    }
+    stage.run(0, &["create", "source", "-o", "image.shale", "-0", "-q"]);
+    let mut done = 0;
+    for count in 4..16 {
+        let _ = fs::remove_dir_all(stage.path("out"));
+        let limit = format!("ulimit -n {count}; exec \"$0\" \"$@\"");
+        let words = ["extract", "image.shale", "-C", "out", "--threads", "2", "-q", "long-*"];
+        let before = ["-c", &limit, env!("CARGO_BIN_EXE_shale")];
+        let output = stage.other("sh", &[&before[..], &words].concat()).output().unwrap();
+        if output.status.success() {
+            done += 1;
+            for name in ["out/long-1", "out/long-2"] {
+                assert!(fs::read(stage.path(name)).unwrap() == long, "{name} of {count}");
+            }
+        } else {
+            assert!(!output.stderr.is_empty(), "{count} descriptors");
+        }
+    }
+    assert!(done > 0, "some of these counts suffice");
+}
+
+#[test]
 fn ctrl_c_ends_it_soon() {
     let stage = Stage::without_image();
     for n in 0..30_000 {

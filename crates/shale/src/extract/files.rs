@@ -372,28 +372,26 @@ impl<'a> Worker<'a> {
                 LargeState::Open(file) => Some(Arc::clone(file)),
                 LargeState::Skipped => None,
                 LargeState::New => {
-                    let made = self.create(item, attributes);
-                    *state = match &made {
+                    *state = LargeState::Skipped;
+                    match self.create(item, attributes) {
                         Ok(Made::New(file)) => {
-                            let file = file.try_clone();
-                            file.map_or(LargeState::Skipped, |f| LargeState::Open(Arc::new(f)))
+                            // One descriptor for all: the system may refuse a second.
+                            let file = Arc::new(file);
+                            *state = LargeState::Open(Arc::clone(&file));
+                            drop(state);
+                            self.set_len(item, &file, attributes.size)?;
+                            Some(file)
                         }
-                        _ => LargeState::Skipped,
-                    };
-                    let opened = match &*state {
-                        LargeState::Open(file) => Some(Arc::clone(file)),
-                        _ => None,
-                    };
-                    drop(state);
-                    match made {
-                        Ok(Made::New(file)) => self.set_len(item, &file, attributes.size)?,
-                        Ok(Made::Kept) => self.report.kept += 1,
+                        Ok(Made::Kept) => {
+                            self.report.kept += 1;
+                            None
+                        }
                         Err(error) => {
                             let kind = ProblemKind::NotMade(kind_name(attributes.kind), error);
                             self.problem(item, kind)?;
+                            None
                         }
                     }
-                    opened
                 }
             }
         };
