@@ -118,6 +118,25 @@ fn files_in_the_way_are_treated_as_asked() {
 }
 
 #[test]
+fn all_names_of_a_file_are_replaced_that_are_older_by_less_than_a_second() {
+    let stage = Stage::without_image();
+    let of = |path: &str, nanos: u64| {
+        let time = std::time::UNIX_EPOCH + Duration::new(1_700_000_000, nanos as u32);
+        fs::File::options().append(true).open(stage.path(path)).unwrap().set_modified(time)
+    };
+    of("source/twin", 900_000_000).unwrap();
+    stage.run(0, &["create", "source", "-o", "image.shale", "-q"]);
+    fs::create_dir_all(stage.path("out/docs")).unwrap();
+    for path in ["out/docs/text.txt", "out/twin"] {
+        fs::write(stage.path(path), "before").unwrap();
+        of(path, 100_000_000).unwrap();
+    }
+    stage.run(0, &["extract", "image.shale", "-C", "out", "--overwrite", "older", "-q"]);
+    assert_eq!(fs::read(stage.path("out/docs/text.txt")).unwrap(), text());
+    assert_eq!(fs::read(stage.path("out/twin")).unwrap(), text());
+}
+
+#[test]
 fn links_in_the_target_lead_nowhere() {
     let stage = Stage::new();
     fs::create_dir(stage.path("outside")).unwrap();

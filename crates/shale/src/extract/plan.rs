@@ -434,10 +434,11 @@ impl Walk<'_> {
         if (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino) {
             return Ok(true);
         }
+        let mtime = |found: &rustix::fs::Stat| (found.st_mtime, found.st_mtime_nsec);
         match self.context.options.overwrite {
             Overwrite::Refuse => Err(Errno::EXIST.into()),
             Overwrite::Never => Ok(false),
-            Overwrite::Older if there.st_mtime >= wanted.st_mtime => Ok(false),
+            Overwrite::Older if mtime(&there) >= mtime(&wanted) => Ok(false),
             Overwrite::Older | Overwrite::Always => {
                 remove_file(to, &link.name)?;
                 rustix::fs::linkat(&from, from_name, to, &link.name, AtFlags::empty())?;
