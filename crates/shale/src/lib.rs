@@ -50,7 +50,7 @@ pub use progress::{Cancel, NoProgress, Phase, Progress};
 pub use repair::{RepairOptions, RepairReport, repair};
 pub use sign::{
     SignOptions, Verified, embed_signature, generate_key, read_public_key, read_secret_key,
-    read_signature, sign, signature_text, signatures, verify_signature,
+    read_signature, sign, signature_text, signatures, verify_signature, write_signature,
 };
 pub use verify::{VerifyReport, verify};
 

@@ -24,6 +24,7 @@ use shale_read::{FileSource, Image, OffsetChoice, Options};
 
 use crate::error::Error;
 use crate::info::hex;
+use crate::output::{Existing, OutputFile, existing};
 use crate::progress::{Cancel, Phase, Progress};
 
 /// Bytes of a key or signature file that are looked at.
@@ -56,8 +57,9 @@ pub fn generate_key(path: &Path, comment: &str) -> Result<PublicKey, Error> {
         options.write(true).create_new(true).mode(mode);
         let write = || -> io::Result<()> {
             let mut file = options.open(path)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
+            let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+            // A part of a key is none, and would be in the way of the next attempt.
+            written.inspect_err(|_| drop(std::fs::remove_file(path)))
         };
         write().map_err(Error::io("write the new key", path))
     };
@@ -110,6 +112,26 @@ pub fn signature_text(signature: &Signature) -> String {
         signature.identity,
         hex(&signature.signature)
     )
+}
+
+/// Writes `signature` to the file at `path`, which is there whole or not at all; with `replace`,
+/// instead of a file of that name.
+pub fn write_signature(path: &Path, signature: &Signature, replace: bool) -> Result<(), Error> {
+    let text = signature_text(signature);
+    let put = |mut file: &File| file.write_all(text.as_bytes()).map_err(Error::io("write", path));
+    match existing(path)? {
+        Existing::Stream => {
+            let file = File::options().write(true).open(path);
+            put(&file.map_err(Error::io("write to", path))?)
+        }
+        Existing::File if !replace => Err(Error::Exists { path: path.to_owned() }),
+        Existing::File | Existing::Nothing => {
+            let output = OutputFile::create(path)?;
+            put(output.file())?;
+            output.sync()?;
+            output.commit(replace)
+        }
+    }
 }
 
 /// The words behind `kind ed25519` in the file at `path`.

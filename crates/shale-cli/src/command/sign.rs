@@ -1,10 +1,8 @@
 //! `shale keygen`, `shale sign`, `shale verify`.
 
-use std::fs::File;
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use serde_json::json;
 use shale::SignOptions;
 
@@ -46,18 +44,7 @@ pub fn sign(args: &Sign, say: &Say) -> anyhow::Result<Exit> {
         args.image.clone()
     } else {
         let path = args.output.clone().unwrap_or_else(|| beside(&args.image));
-        let mut file = File::options();
-        file.write(true).create(args.force).truncate(args.force).create_new(!args.force);
-        let written = file.open(&path).and_then(|mut file| {
-            file.write_all(shale::signature_text(&signature).as_bytes())?;
-            file.sync_all()
-        });
-        match written {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                return Err(shale::Error::Exists { path }.into());
-            }
-            written => written.with_context(|| format!("cannot write {}", text::path(&path)))?,
-        }
+        shale::write_signature(&path, &signature, args.force)?;
         path
     };
     if say.json {

@@ -84,6 +84,46 @@ fn an_existing_output_is_kept_unless_told_otherwise() {
 }
 
 #[test]
+fn a_full_disk_leaves_no_part_of_a_key_or_signature() {
+    if !is_root() {
+        return;
+    }
+    let stage = Stage::new();
+    stage.run(0, &["keygen", "key", "-q"]);
+    fs::create_dir(stage.path("small")).unwrap();
+    let mount = ["-t", "tmpfs", "-o", "size=64k", "none", "small"];
+    if !stage.other("mount", &mount).stderr(Stdio::null()).status().unwrap().success() {
+        println!("skipped: it needs the right to mount");
+        return;
+    }
+    stage.run(0, &["sign", "image.shale", "-k", "key", "-o", "small/old.sig", "-q"]);
+    let before = fs::read(stage.path("small/old.sig")).unwrap();
+    let filled = fs::write(stage.path("small/fill"), vec![1; 128 << 10]);
+    let sign = |name| stage.command(&["sign", "image.shale", "-fk", "key", "-o", name]).output();
+    let outputs = [
+        stage.command(&["keygen", "small/key"]).output(),
+        sign("small/new.sig"),
+        sign("small/old.sig"),
+    ];
+    let old = fs::read(stage.path("small/old.sig")).unwrap();
+    let mut left: Vec<_> = fs::read_dir(stage.path("small"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(stage.other("umount", &["small"]).status().unwrap().success());
+    assert!(filled.is_err(), "the disk was not full");
+    for output in outputs {
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("No space left"), "{said}");
+    }
+    left.sort();
+    assert_eq!(left, ["fill", "old.sig"]);
+    assert!(old == before, "the signature that was there is lost");
+}
+
+#[test]
 fn devices_and_pipes_are_written_to_and_never_replaced() {
     let stage = Stage::new();
     stage.fails(1, &["create", "source", "-o", "/dev/full"], &["No space left"]);
