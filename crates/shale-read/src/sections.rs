@@ -57,8 +57,9 @@ pub(crate) fn locate(whole: &Stored, choice: OffsetChoice) -> Result<(u64, Super
         },
     }
     if let Some(start) = start_by_end(whole)? {
-        let superblock =
-            superblock_at(whole, start).at(|| format!("superblock at offset {start}"))?;
+        let superblock = superblock_at(whole, start).at(|| {
+            format!("superblock at offset {start}, where the trailer says that the image begins")
+        })?;
         return Ok((start, superblock));
     }
     scan(whole)

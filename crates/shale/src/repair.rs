@@ -94,13 +94,15 @@ pub fn repair(
     }
     let source: Arc<dyn Source> =
         Arc::new(FileSource::open(path).map_err(Error::io("open", path))?);
-    let start = match options.offset {
-        OffsetChoice::At(start) => start,
-        OffsetChoice::Auto => shale_read::Image::open(
-            Arc::clone(&source),
-            shale_read::Options { repair: false, ..shale_read::Options::default() },
-        )
-        .map_or(0, |image| image.offset()),
+    let (start, refused) = match options.offset {
+        OffsetChoice::At(start) => (start, None),
+        OffsetChoice::Auto => {
+            let how = shale_read::Options { repair: false, ..shale_read::Options::default() };
+            match shale_read::Image::open(Arc::clone(&source), how) {
+                Ok(image) => (image.offset(), None),
+                Err(error) => (0, Some(error)),
+            }
+        }
     };
     let new = OutputFile::create(output)?;
     let mut repairer = Repairer {
@@ -129,7 +131,12 @@ pub fn repair(
         cancel: options.cancel.clone(),
         ..CheckOptions::default()
     };
-    report.check = check(Arc::new(again), &how, progress)?;
+    report.check =
+        check(Arc::new(again), &how, progress).map_err(|error| match (error, refused) {
+            // What was seen at the end of the file says where to look.
+            (Error::NotImage, Some(refused)) => Error::Read(refused),
+            (error, _) => error,
+        })?;
     if !report.check.is_clean() && !options.salvage {
         let what = match (report.has_parity, report.leaves_lost) {
             (false, _) => "it has no parity that could be read".to_owned(),

@@ -44,7 +44,10 @@ pub fn run(args: &Check, say: &Say) -> anyhow::Result<Exit> {
         let next: Vec<Value> = report
             .advice()
             .iter()
-            .map(|advice| json!({ "what": what_next(*advice), "command": command(*advice, args) }))
+            .map(|advice| {
+                let command = command(*advice, args, report.offset);
+                json!({ "what": what_next(*advice), "command": command })
+            })
             .collect();
         value["next"] = next.into();
         value["subset"] = args.subset.map(|subset| subset.to_string()).into();
@@ -149,9 +152,13 @@ fn what_next(advice: Advice) -> &'static str {
     }
 }
 
-/// The command that does it, if there is one.
-fn command(advice: Advice, args: &Check) -> Option<String> {
-    let image = quoted(&args.image);
+/// The command that does it, if there is one. A damaged beginning is not found behind other data,
+/// so that the offset is said.
+fn command(advice: Advice, args: &Check, offset: u64) -> Option<String> {
+    let mut image = quoted(&args.image);
+    if offset > 0 {
+        image = format!("--offset {offset} {image}");
+    }
     match advice {
         Advice::GetExpectedImage | Advice::GetAnotherCopy => None,
         Advice::Repair => Some(format!("shale repair {image} -o NEW")),
@@ -160,12 +167,19 @@ fn command(advice: Advice, args: &Check) -> Option<String> {
     }
 }
 
-/// The path as a shell takes it, where that is simple.
+/// The path as a shell takes it, and no option.
 fn quoted(path: &Path) -> String {
-    let name = text::path(path);
+    let mut name = text::path(path);
+    if name.starts_with('-') {
+        name.insert_str(0, "./");
+    }
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
-    match name.bytes().all(is_plain) {
-        true => name,
+    if name.bytes().all(is_plain) {
+        return name;
+    }
+    // Where a byte had to be escaped the shell has to take the escape back.
+    match name.contains('\\') {
+        true => format!("$'{}'", name.replace('\'', "\\'")),
         false => format!("'{}'", name.replace('\'', "'\\''")),
     }
 }
@@ -225,7 +239,8 @@ fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
         ));
     }
     for (index, advice) in report.advice().into_iter().enumerate() {
-        let command = command(advice, args).map_or_else(String::new, |c| format!(": {c}"));
+        let command =
+            command(advice, args, report.offset).map_or_else(String::new, |c| format!(": {c}"));
         let word = if index == 0 { "next" } else { "else" };
         say.warn(format!("{word}: {}{command}", what_next(advice)));
     }

@@ -61,6 +61,36 @@ fn an_image_behind_other_data_is_found() {
 }
 
 #[test]
+fn a_damaged_image_behind_other_data_is_repaired_as_check_says() {
+    let stage = Stage::new();
+    stage.run(0, &["parity", "add", "image.shale", "-q"]);
+    let image = fs::read(stage.path("image.shale")).unwrap();
+    let before = [&b"#!/bin/sh\nexit 0\n"[..], &image].concat();
+    let mut damaged = before.clone();
+    damaged[17..81].fill(0);
+    // The command is for a shell: names need quotes, and must not look like options.
+    for (index, name) in ["-damaged", "two  it's", "back\\slash\n"].into_iter().enumerate() {
+        let path = stage.path(name);
+        fs::write(&path, &damaged).unwrap();
+        let word = format!("./{name}");
+        // Without it nobody looks there, but it is said.
+        for words in [&["check", &word][..], &["repair", &word, "-o", "new"], &["ls", &word]] {
+            stage.fails(1, words, &["offset 17"]);
+        }
+        let word = [word.as_str(), name][usize::from(index == 0)];
+        let words = ["check", "--json", "--offset", "17", "--", word];
+        let found = stage.json(4, &words);
+        let command = found["next"][0]["command"].as_str().unwrap();
+        let command = command.replace("shale", env!("CARGO_BIN_EXE_shale")).replace("NEW", "new");
+        let output = stage.other("bash", &["-c", &command]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}\n{said}");
+        assert!(fs::read(stage.path("new")).unwrap() == before, "{command}");
+        fs::remove_file(stage.path("new")).unwrap();
+    }
+}
+
+#[test]
 fn an_existing_output_is_kept_unless_told_otherwise() {
     let stage = Stage::without_image();
     fs::write(stage.path("image.shale"), "mine").unwrap();
