@@ -48,6 +48,14 @@ pub fn safe(message: &str) -> String {
     out
 }
 
+/// As [`escape`], for a path in an image, whose root has no name.
+pub fn entry(path: &[u8]) -> String {
+    match path.is_empty() {
+        true => "the root directory".to_owned(),
+        false => escape(path),
+    }
+}
+
 /// As [`escape`], for a path of the command line or of an error.
 pub fn path(path: &Path) -> String {
     escape(path.as_os_str().as_bytes())

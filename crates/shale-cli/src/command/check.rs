@@ -112,15 +112,8 @@ fn touched(problem: &CheckProblem) -> Option<String> {
         return Some(format!("everything{snapshots}"));
     }
     let count = touches.path_count;
-    let named: Vec<String> = touches
-        .paths
-        .iter()
-        .take(NAMED)
-        .map(|path| match path.is_empty() {
-            true => "the root directory".to_owned(),
-            false => text::escape(path),
-        })
-        .collect();
+    let named: Vec<String> =
+        touches.paths.iter().take(NAMED).map(|path| text::entry(path)).collect();
     let more = match count.saturating_sub(named.len() as u64) {
         0 => String::new(),
         more => format!(" and {} more", size::count(more)),

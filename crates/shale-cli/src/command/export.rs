@@ -55,7 +55,7 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
     drop(bar);
     let report = report.with_context(|| format!("exporting {}", text::path(&args.image.image)))?;
     for (path, what) in &report.left_out {
-        say.warn(format!("{}: {what}", text::escape(path)));
+        say.warn(format!("{}: {what}", text::entry(path)));
     }
     let unsaid = report.left_out_count - report.left_out.len() as u64;
     if unsaid > 0 {

@@ -60,7 +60,7 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
     drop(bar);
     let report = report.with_context(|| format!("extracting {}", text::path(&args.image.image)))?;
     for problem in &report.problems {
-        say.warn(format!("{}: {}", text::escape(&problem.path), problem.kind));
+        say.warn(format!("{}: {}", text::entry(&problem.path), problem.kind));
     }
     let unsaid = report.problem_count - report.problems.len() as u64;
     if unsaid > 0 {

@@ -91,6 +91,15 @@ fn a_damaged_image_behind_other_data_is_repaired_as_check_says() {
 }
 
 #[test]
+fn what_an_export_cannot_hold_of_the_root_is_said_of_the_root() {
+    let stage = Stage::without_image();
+    fs::write(stage.path("manifest"), "d 755 0 0 5000000000 - .\n").unwrap();
+    stage.run(0, &["create", "--manifest", "manifest", "-o", "image.shale", "-q"]);
+    let words = ["export", "image.shale", "-o", "image.cpio"];
+    stage.fails(3, &words, &["the root directory: its time"]);
+}
+
+#[test]
 fn an_existing_output_is_kept_unless_told_otherwise() {
     let stage = Stage::without_image();
     fs::write(stage.path("image.shale"), "mine").unwrap();
