@@ -12,11 +12,12 @@ use serde_json::json;
 use shale::read::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale::write::levels::LEVEL_DEFAULT;
 use shale::write::{Category, Options, Settings, WriteError};
-use shale::{CreateOptions, CreateReport, Input, Output};
+use shale::{CreateOptions, CreateReport, Input, InputKind, Output};
 
 use crate::args::{How, TimeName};
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
+use crate::order::LayingChoice;
 use crate::report::Say;
 use crate::{input, order, signal, size, text};
 
@@ -27,6 +28,7 @@ pub fn run(inputs: &[Input], output: &Path, how: &How, say: &Say) -> anyhow::Res
     if to_stdout && say.json {
         bail!(Misuse("--json and the image cannot both go to standard output".to_owned()));
     }
+    read_stdin_once(inputs, how)?;
     let options = options(output, how)?;
     let asked_first = options.build.first.len();
     let source = inputs.first().context("there is nothing to pack")?.name();
@@ -61,6 +63,28 @@ pub fn run(inputs: &[Input], output: &Path, how: &How, say: &Say) -> anyhow::Res
         summary(&report, output, start.elapsed().as_secs_f64(), asked_first, say);
     }
     Ok(if report.build.problems.is_empty() { Exit::Done } else { Exit::Partial })
+}
+
+/// Whoever reads standard input leaves nothing of it to the next.
+fn read_stdin_once(inputs: &[Input], how: &How) -> anyhow::Result<()> {
+    let is_stdin = |path: &&Path| path.as_os_str() == "-";
+    let sources = inputs.iter().filter(|input| match &input.kind {
+        InputKind::Stdin => true,
+        InputKind::Manifest(path) => is_stdin(&path.as_path()),
+        InputKind::Path(_) => false,
+    });
+    let explicit = match &how.order {
+        Some(LayingChoice::Explicit(path)) => Some(path),
+        _ => None,
+    };
+    let files = [&how.input.input_list, &how.input.map_users, &how.hot].map(Option::as_ref);
+    let files = files.into_iter().chain([explicit]).flatten().map(AsRef::as_ref);
+    let count = sources.count() + files.filter(is_stdin).count();
+    if count > 1 {
+        let what = "standard input can be one thing only; name a file for the others";
+        bail!(Misuse(what.to_owned()));
+    }
+    Ok(())
 }
 
 /// Shows what the rules do to every path.

@@ -219,6 +219,10 @@ fn wrong_words_are_usage_errors() {
     create(&["--exclude", "[a"], &["[a"]);
     create(&["--level", "3", "-5"], &["--level"]);
     create(&["--threads", "1025"], &["1025", "1024"]);
+    create(&["--input-list", "-", "--hot", "-"], &["standard input"]);
+    create(&["--map-users", "-", "--order", "explicit:-"], &["standard input"]);
+    stage.fails(2, &["create", "-", "-o", "x", "--input-list", "-"], &["standard input"]);
+    stage.fails(2, &["create", "--manifest", "-", "-o", "x", "--hot", "-"], &["standard input"]);
     // How much memory is enough depends on the machine.
     stage.fails(1, &["create", "source", "-o", "x", "--memory", "1"], &["memory", "at least"]);
     fs::write(stage.path("list"), "d 755 0 0 0 - .\n").unwrap();
