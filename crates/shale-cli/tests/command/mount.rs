@@ -93,6 +93,12 @@ fn options_choose_what_is_shown() {
     stage.fails(2, &["mount", "image.shale", "mnt", "-o", "nonsense"], &["nonsense"]);
     stage.fails(2, &["mount", "image.shale", "mnt", "-o", "uid=me"], &["uid=me"]);
     stage.fails(2, &["mount", "image.shale", "mnt", "-o", "threads=1025"], &["threads=1025"]);
+    // What mount(8) knows of every file system and passes on, where it changes nothing here.
+    for option in ["strictatime,lazytime", "sync,dirsync", "silent", "owner,group", "iversion"] {
+        stage.fails(1, &["mount", "missing", "mnt", "-o", option], &["missing", "No such file"]);
+        stage.fails(1, &["mount", "image.shale", "missing", "-o", option], &["does not exist"]);
+    }
+    stage.fails(2, &["mount", "image.shale", "mnt", "-o", "nosymfollow"], &["nosymfollow"]);
     let parts = ["subdir=missing", "no such directory"];
     stage.fails(1, &["mount", "image.shale", "mnt", "-o", "subdir=missing"], &parts);
     stage.fails(1, &["mount", "image.shale", "mnt", "-o", "snapshot=missing"], &["missing"]);

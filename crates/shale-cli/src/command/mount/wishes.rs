@@ -19,7 +19,7 @@ use crate::report::{Say, to_stderr};
 use crate::{size, text};
 
 /// What fstab(5) and mount(8) say of every file system, and what changes nothing here.
-const WITHOUT_EFFECT: [&str; 16] = [
+const WITHOUT_EFFECT: [&str; 30] = [
     "",
     "defaults",
     "ro",
@@ -28,14 +28,28 @@ const WITHOUT_EFFECT: [&str; 16] = [
     "user",
     "nouser",
     "users",
+    "owner",
+    "group",
     "nofail",
     "_netdev",
+    "atime",
     "noatime",
     "relatime",
-    "nodiratime",
-    "async",
-    "nolazytime",
     "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "diratime",
+    "nodiratime",
+    "lazytime",
+    "nolazytime",
+    "async",
+    "sync",
+    "dirsync",
+    "iversion",
+    "noiversion",
+    "silent",
+    "loud",
+    "nomand",
 ];
 /// The part of the memory that decoded frames may take if nothing else is asked for.
 const CACHE_PART: u64 = 8;
