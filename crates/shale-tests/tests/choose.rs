@@ -42,6 +42,7 @@ fn rules_choose_what_rsync_chooses() {
     let folder = places::disk();
     let source = folder.path().join("s");
     fill(&source, FILES);
+    fill(&source, &["doc/back\\slash"]);
     let sets: &[&[&str]] = &[
         &["--exclude=*.o"],
         &["--include=keep.o", "--exclude=*.o"],
@@ -54,6 +55,9 @@ fn rules_choose_what_rsync_chooses() {
         &["--filter=- /doc/*[[]*", "--filter=- star\\*"],
         &["--filter=+ *.c", "--filter=+ */", "--filter=- *"],
         &["--filter=- */here/**"],
+        &["--exclude=**/a.o", "--exclude=**/tmp/"],
+        &["--exclude=[[:alpha:]].o", "--exclude=src/[![:alpha:]]*"],
+        &["--exclude=doc/back\\slash", "--exclude=doc/star\\*"],
     ];
     let image = folder.path().join("x.shale");
     for (index, set) in sets.iter().enumerate() {
@@ -345,13 +349,18 @@ fn what_git_ignores_is_left_out_if_asked() {
             "!bang",
             "[set]",
             "s",
+            "braces.one",
+            "braces.{one,two}",
+            "7z",
+            "d]",
         ],
     );
     let write = |path: &str, text: &[u8]| std::fs::write(source.join(path), text).unwrap();
     write(
         ".gitignore",
         b"# comment\n*.o\n!keep.o\n/target/\n**/out/\n/top\nlog/*\n!log/keep\nstar\\*\n\
-          sp ace   \ntail\\ \ndeep/**/d\n\\#hash\n\\!bang\n[[]set]\n\xff\xfe\n",
+          sp ace   \ntail\\ \ndeep/**/d\n\\#hash\n\\!bang\n[[]set]\n\xff\xfe\n\
+          *.{one,two}\n[[:digit:]]*\n",
     );
     write("src/.gitignore", b"!b.o\ntarget\n");
     write("one/.gitignore", b"/*.tmp\n");

@@ -5,6 +5,7 @@ pub mod rules; // filter rules as rsync has them
 mod choose; // what is taken
 mod adjust; // other metadata
 mod chmod; // changes of permissions
+mod wild; // patterns as rsync and git read them
 mod git; // what `.gitignore` files leave out
 mod join; // several sources as one
 mod follow; // links as what they lead to

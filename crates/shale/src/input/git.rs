@@ -13,9 +13,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{Mode, OFlags};
+
+use super::wild::{Stars, Token, matches, parse};
 
 const NAME: &str = ".gitignore";
 /// Bytes of one file; a longer one is a mistake.
@@ -40,8 +40,20 @@ struct Known {
 #[derive(Debug)]
 struct Level {
     directory: Vec<u8>,
-    rules: Gitignore,
+    rules: Vec<Rule>,
     above: Option<Arc<Level>>,
+}
+
+/// One line.
+#[derive(Debug)]
+struct Rule {
+    text: Vec<u8>,
+    /// It begins with `!`: what it matches is kept.
+    keeps: bool,
+    directories_only: bool,
+    /// Held against the last name alone: no slash is in it, but for one at its end.
+    is_name: bool,
+    tokens: Vec<Token>,
 }
 
 impl GitRules {
@@ -57,15 +69,17 @@ impl GitRules {
         while let Some(here) = level {
             let below = path.strip_prefix(&here.directory[..]).unwrap_or(path);
             let below = below.strip_prefix(b"/").unwrap_or(below);
-            match here.rules.matched(Path::new(OsStr::from_bytes(below)), is_directory) {
-                Match::None => level = here.above.clone(),
-                Match::Whitelist(_) => return None,
-                Match::Ignore(glob) => {
+            let found = here.rules.iter().rev().find(|rule| rule.matches(below, is_directory));
+            match found {
+                None => level = here.above.clone(),
+                Some(rule) if rule.keeps => return None,
+                Some(rule) => {
                     let mut reason = here.directory.clone();
                     if !reason.is_empty() {
                         reason.push(b'/');
                     }
-                    reason.extend_from_slice(format!("{NAME}: {}", glob.original()).as_bytes());
+                    reason.extend_from_slice(format!("{NAME}: ").as_bytes());
+                    reason.extend_from_slice(&rule.text);
                     return Some(reason);
                 }
             }
@@ -138,17 +152,50 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// The rules of a text. A line that is no pattern is passed over, as git does.
-fn rules(text: &[u8]) -> Gitignore {
-    let mut builder = GitignoreBuilder::new("");
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    for line in text.split(|&byte| byte == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if let Ok(line) = std::str::from_utf8(line) {
-            let _ = builder.add_line(None, line);
-        }
+impl Rule {
+    /// A line without its end; none if it can match nothing.
+    fn new(text: &[u8]) -> Option<Self> {
+        let (keeps, pattern) = match text.strip_prefix(b"!") {
+            Some(pattern) => (true, pattern),
+            None => (false, text),
+        };
+        let directories_only = pattern.ends_with(b"/");
+        let pattern = pattern.strip_suffix(b"/").unwrap_or(pattern);
+        let is_name = !pattern.contains(&b'/');
+        let pattern = pattern.strip_prefix(b"/").unwrap_or(pattern);
+        let tokens = parse(pattern, Stars::WholeNames).ok()?;
+        Some(Self { text: text.to_vec(), keeps, directories_only, is_name, tokens })
     }
-    builder.build().unwrap_or_else(|_| Gitignore::empty())
+
+    /// Whether it speaks of a path below its directory.
+    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+        let from = match self.is_name {
+            true => path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1),
+            false => 0,
+        };
+        (is_directory || !self.directories_only) && matches(&self.tokens, &path[from..], false)
+    }
+}
+
+/// The rules of a text. A line that is no pattern is passed over, as git does.
+fn rules(text: &[u8]) -> Vec<Rule> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let lines = text.split(|&byte| byte == b'\n');
+    let lines = lines.map(|line| without_spaces(line.strip_suffix(b"\r").unwrap_or(line)));
+    lines.filter(|line| !line.is_empty() && line[0] != b'#').filter_map(Rule::new).collect()
+}
+
+/// The line without the spaces at its end that no backslash is before.
+fn without_spaces(line: &[u8]) -> &[u8] {
+    let (mut at, mut end) = (0, 0);
+    while at < line.len() {
+        let len = if line[at] == b'\\' { 2 } else { 1 };
+        if line[at] != b' ' {
+            end = at + len;
+        }
+        at += len;
+    }
+    line.get(..end).unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -177,6 +224,27 @@ mod tests {
         assert_eq!(says("a/build", false), "");
         assert_eq!(says("", true), "");
         assert!(rules.take_unread().is_none());
+    }
+
+    #[test]
+    fn lines_are_read_as_git_reads_them() {
+        let is_left_out = |text: &str, path: &str, is_directory| {
+            let rules = rules(text.as_bytes());
+            let found = rules.iter().rev().find(|r| r.matches(path.as_bytes(), is_directory));
+            found.is_some_and(|rule| !rule.keeps)
+        };
+        // git knows no braces, and its sets have classes.
+        assert!(!is_left_out("*.{c,o}\n", "a.c", false) && is_left_out("{a,b}", "{a,b}", false));
+        assert!(is_left_out("[[:digit:]]*\n", "7z", false));
+        assert!(!is_left_out("[[:digit:]]*\n", "d]", false));
+        assert!(is_left_out("a \\  \r\n", "a  ", false) && is_left_out("a  \n", "a", false));
+        assert!(is_left_out("\\#a\n\\!b\n#c\n", "#a", false) && is_left_out("\\!b", "!b", false));
+        assert!(!is_left_out("#c", "#c", false) && !is_left_out("!\n/\n//\n\\\n[\n", "[", true));
+        assert!(is_left_out("a/**/b\n", "a/b", false) && is_left_out("a**b\n", "x/ab", false));
+        assert!(!is_left_out("/a\n", "b/a", false) && !is_left_out("a/b\n", "x/a/b", false));
+        // Bytes are bytes.
+        assert!(!is_left_out("?\n", "\u{e9}", false) && is_left_out("??\n", "\u{e9}", false));
+        assert!(rules(b"\xff*\n")[0].matches(b"\xffx", false));
     }
 
     #[test]

@@ -2,14 +2,17 @@
 //! matches decides, and what none matches is taken.
 //!
 //! A pattern with a slash at its beginning is held against the whole path; one with a slash inside,
-//! or with `**`, against the end of the path; any other against the last name alone. A slash at
-//! its end makes it one for directories. `*` stops at slashes, `**` does not, `?` is one byte but a
-//! slash, `[a-z]` a set, `\x` the byte x. `dir/***` is `dir/` and all in it. What is below a
+//! or with `**`, against the end of the path; any other against the last name alone. A slash at its
+//! end makes it one for directories. `*` stops at slashes, `**` does not, `?` is one byte but a
+//! slash, `[a-z]` a set, `\x` the byte x; without any of the others a backslash is just that.
+//! `**/` at the beginning may be nothing. `dir/***` is `dir/` and all in it. What is below a
 //! directory that is left out is never asked for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use thiserror::Error;
+
+use super::wild::{Stars, Token, literal, matches, parse};
 
 /// Why a rule cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -45,21 +48,6 @@ enum Anchor {
     End,
     /// The last name.
     Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
-    Byte(u8),
-    /// `?`
-    Any,
-    /// `*`
-    Run,
-    /// `**`
-    RunOverSlashes,
-    Class {
-        negated: bool,
-        ranges: Vec<(u8, u8)>,
-    },
 }
 
 /// Bytes of one pattern; a longer one is a mistake.
@@ -135,6 +123,8 @@ impl Rules {
         if pattern.len() > PATTERN_LEN_MAX {
             return Err(fail("its pattern is longer than 4096 bytes"));
         }
+        // Without these a backslash is one: nothing needs to be escaped.
+        let is_wild = pattern.iter().any(|byte| b"*?[".contains(byte));
         let is_whole = pattern.ends_with(b"/***");
         let pattern = if is_whole { &pattern[..pattern.len() - 4] } else { pattern };
         let directories_only = pattern.ends_with(b"/") || is_whole;
@@ -149,7 +139,15 @@ impl Rules {
         if pattern.is_empty() {
             return Err(fail("it has no pattern"));
         }
-        let tokens = parse(pattern).map_err(fail)?;
+        let mut tokens = match is_wild {
+            true => parse(pattern, Stars::OverSlashes).map_err(fail)?,
+            false => literal(pattern),
+        };
+        // rsync holds these against the path with a slash before it.
+        if anchor == Anchor::End && tokens.starts_with(&[Token::RunOverSlashes, Token::Byte(b'/')])
+        {
+            tokens.insert(0, Token::Maybe(2));
+        }
         let rule = |tokens, anchor, directories_only| Rule {
             text: text.to_vec(),
             takes,
@@ -182,102 +180,6 @@ impl Rule {
     }
 }
 
-fn parse(pattern: &[u8]) -> Result<Vec<Token>, &'static str> {
-    let mut tokens = Vec::new();
-    let mut rest = pattern;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        tokens.push(match byte {
-            b'\\' => {
-                let (&escaped, after) = rest.split_first().ok_or("it ends with a backslash")?;
-                rest = after;
-                Token::Byte(escaped)
-            }
-            b'?' => Token::Any,
-            b'*' if rest.first() == Some(&b'*') => {
-                let stars = rest.iter().take_while(|&&byte| byte == b'*').count();
-                rest = &rest[stars..];
-                Token::RunOverSlashes
-            }
-            b'*' => Token::Run,
-            b'[' => {
-                let (class, after) = class(rest)?;
-                rest = after;
-                class
-            }
-            byte => Token::Byte(byte),
-        });
-    }
-    Ok(tokens)
-}
-
-fn class(mut rest: &[u8]) -> Result<(Token, &[u8]), &'static str> {
-    const OPEN: &str = "its `[` is not closed";
-    let negated = matches!(rest.first(), Some(b'!' | b'^'));
-    if negated {
-        rest = &rest[1..];
-    }
-    let mut ranges = Vec::new();
-    loop {
-        let (&byte, after) = rest.split_first().ok_or(OPEN)?;
-        rest = after;
-        let low = match byte {
-            b']' if !ranges.is_empty() => return Ok((Token::Class { negated, ranges }, rest)),
-            b'\\' => {
-                let (&escaped, after) = rest.split_first().ok_or(OPEN)?;
-                rest = after;
-                escaped
-            }
-            byte => byte,
-        };
-        let mut high = low;
-        if let [b'-', end, after @ ..] = rest
-            && *end != b']'
-        {
-            high = *end;
-            rest = after;
-        }
-        ranges.push((low, high));
-    }
-}
-
-/// Whether the tokens match the path, or, with `anywhere`, its end from a slash on. Follows all
-/// ways at once, so no pattern takes longer than its length times that of the path.
-fn matches(tokens: &[Token], path: &[u8], anywhere: bool) -> bool {
-    let mut ways = vec![false; tokens.len() + 1];
-    let open = |ways: &mut Vec<bool>| {
-        for at in 0..tokens.len() {
-            if ways[at] && matches!(tokens[at], Token::Run | Token::RunOverSlashes) {
-                ways[at + 1] = true;
-            }
-        }
-    };
-    ways[0] = true;
-    open(&mut ways);
-    for (index, &byte) in path.iter().enumerate() {
-        let mut next = vec![false; tokens.len() + 1];
-        for (at, token) in tokens.iter().enumerate().filter(|(at, _)| ways[*at]) {
-            match token {
-                Token::Byte(wanted) if *wanted == byte => next[at + 1] = true,
-                Token::Any if byte != b'/' => next[at + 1] = true,
-                Token::Run if byte != b'/' => next[at] = true,
-                Token::RunOverSlashes => next[at] = true,
-                Token::Class { negated, ranges } if byte != b'/' => {
-                    let is_in = ranges.iter().any(|&(low, high)| (low..=high).contains(&byte));
-                    next[at + 1] |= is_in != *negated;
-                }
-                _ => {}
-            }
-        }
-        if anywhere && byte == b'/' && index + 1 < path.len() {
-            next[0] = true;
-        }
-        ways = next;
-        open(&mut ways);
-    }
-    ways[tokens.len()]
-}
-
 /// Whether a name as a whole is like a pattern: for names of extended attributes.
 #[derive(Debug, Clone)]
 pub struct NamePattern(Vec<Token>);
@@ -286,7 +188,7 @@ impl NamePattern {
     /// Compiles a pattern.
     pub fn new(pattern: &[u8]) -> Result<Self, RuleError> {
         let fail = |what| RuleError { rule: pattern.escape_ascii().to_string(), what };
-        parse(pattern).map(Self).map_err(fail)
+        parse(pattern, Stars::OverSlashes).map(Self).map_err(fail)
     }
 
     /// Whether it matches.
@@ -333,11 +235,17 @@ mod tests {
         assert!(left_out("d/***", "x/d", true) && left_out("d/***", "x/d/e/f", false));
         assert!(left_out("[a-c]?\\*", "bx*", false) && !left_out("[!a-c]?", "bx", false));
         assert!(left_out("*", "any", false));
+        assert!(left_out("**/a", "a", false) && left_out("**/a", "b/c/a", false));
+        assert!(!left_out("/**/a", "a", false) && !left_out("**/a", "ba", false));
+        assert!(left_out("**/d/***", "d/e", false) && !left_out("x/**/a", "x/a", false));
+        assert!(left_out("[[:upper:]]*", "Any", false) && !left_out("[[:upper:]]*", "any", false));
+        assert!(left_out("a\\b", "a\\b", false) && !left_out("a\\b", "ab", false));
+        assert!(left_out("a\\b*", "ab", false) && !left_out("a\\b*", "a\\b", false));
     }
 
     #[test]
     fn wrong_rules_are_named() {
-        for bad in ["foo", "- ", "- /", "- a\\", "- [a", "P x"] {
+        for bad in ["foo", "- ", "- /", "- a*\\", "- [a", "P x"] {
             assert!(Rules::default().add(bad.as_bytes()).is_err(), "{bad}");
         }
     }
