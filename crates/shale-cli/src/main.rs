@@ -42,7 +42,10 @@ fn main() -> ExitCode {
         }
     };
     let say = Say::new(&arguments);
-    let exit = match run(&arguments, &say) {
+    let exit = match signal::outlive_size_limit()
+        .map_err(anyhow::Error::from)
+        .and_then(|()| run(&arguments, &say))
+    {
         Ok(exit) => exit,
         Err(error) => say.failure(&error),
     };

@@ -12,8 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use shale::Cancel;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
+
+/// Has a write that meets the limit on the size of files be an error as on a full disk, of which
+/// people are told and after which is tidied up, and not the end of the program.
+pub fn outlive_size_limit() -> io::Result<()> {
+    // Caught, and nothing done.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(|_| ())
+}
 
 /// A switch that the first signal throws.
 pub fn cancel() -> io::Result<Cancel> {

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::process::Stdio;
 
-use crate::stage::{Stage, expect, is_root};
+use crate::stage::{Stage, expect, is_root, noise};
 
 #[test]
 fn what_is_no_image_is_called_that_by_every_command() {
@@ -160,6 +160,25 @@ fn a_full_disk_leaves_no_part_of_a_key_or_signature() {
     left.sort();
     assert_eq!(left, ["fill", "old.sig"]);
     assert!(old == before, "the signature that was there is lost");
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_said_and_leaves_no_part_of_one() {
+    let stage = Stage::new();
+    fs::write(stage.path("source/long"), noise(1 << 20)).unwrap();
+    stage.run(0, &["create", "source", "-o", "long.shale", "-q"]);
+    let mut before = stage.names();
+    let limit = ["-c", "ulimit -f 256; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_shale")];
+    for words in [["create", "source", "-o", "new.shale"], ["extract", "long.shale", "-C", "out"]] {
+        let output = stage.other("sh", &[&limit[..], &words].concat()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.contains("too large"), "{words:?}: {said}");
+    }
+    assert!(!stage.path("out/long").exists());
+    before.push("out".to_owned());
+    before.sort();
+    assert_eq!(stage.names(), before);
 }
 
 #[test]

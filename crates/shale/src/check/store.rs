@@ -55,8 +55,10 @@ impl Store {
             }
         }
         let wanted = usize::try_from(len).map_err(|_| format!("{len} bytes do not fit memory"))?;
-        buf.clear();
-        buf.try_reserve_exact(wanted).map_err(|_| format!("no memory for {len} bytes"))?;
+        // What is there is written over: clearing it first takes a twentieth of a check of frames.
+        buf.truncate(wanted);
+        let more = wanted - buf.len();
+        buf.try_reserve_exact(more).map_err(|_| format!("no memory for {len} bytes"))?;
         buf.resize(wanted, 0);
         self.source
             .read_at(self.start + offset, buf)
