@@ -257,7 +257,7 @@ fn a_checked_mount_is_served_to_its_end_however_many_signals_come() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
     let words = ["mount", "-f", "image.shale", "mnt", "-o", "verify=structure"];
-    let mut child = stage.command(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = stage.heeding(&words).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
     assert!(said.contains("mounted on"), "{said}");
