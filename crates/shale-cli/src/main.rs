@@ -42,10 +42,7 @@ fn main() -> ExitCode {
         }
     };
     let say = Say::new(&arguments);
-    let exit = match signal::outlive_size_limit()
-        .map_err(anyhow::Error::from)
-        .and_then(|()| run(&arguments, &say))
-    {
+    let exit = match run(&arguments, &say) {
         Ok(exit) => exit,
         Err(error) => say.failure(&error),
     };
@@ -62,6 +59,7 @@ fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
 }
 
 fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
+    signal::outlive_size_limit()?;
     match &arguments.command {
         Command::Create(args) | Command::Rewrite(args) => {
             let inputs = match &args.manifest {

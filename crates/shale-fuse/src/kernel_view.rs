@@ -10,6 +10,8 @@ mod erofs;
 mod image;
 /// Where everything lies in it.
 mod layout;
+/// Bytes as a view.
+mod one_file;
 /// What the kernel does where the virtual image cannot be read.
 pub(crate) mod trial;
 

@@ -9,10 +9,9 @@
 use super::VirtualImage;
 use super::erofs::BLOCK_LEN;
 use super::layout::layout;
+use super::one_file::{Bytes, OneFile};
 use crate::options::Options;
-use crate::view::{
-    Attributes, Entry, MODE_DIRECTORY, MODE_FILE, ROOT, Seek, Totals, View, ViewError, XattrUse,
-};
+use crate::view::ViewError;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -20,7 +19,6 @@ use std::sync::Arc;
 
 /// The one file in the trial image.
 const NAME: &str = "trial";
-const FILE: u64 = 2;
 /// Few blocks, so that EROFS asks for all of them at once.
 pub(crate) const LEN: u64 = 8 * BLOCK_LEN;
 /// From here on nothing can be read; blocks before make the read a short one, and no failed one.
@@ -28,7 +26,7 @@ const READABLE_LEN: u64 = 3 * BLOCK_LEN;
 
 /// The trial image.
 pub(crate) fn image() -> Result<VirtualImage, String> {
-    let view = Arc::new(Trial);
+    let view = Arc::new(OneFile(Trial));
     let layout = layout(&*view, &Options::default())?;
     Ok(VirtualImage::new(view, layout))
 }
@@ -40,64 +38,17 @@ pub(crate) fn is_error_told(directory: &Path) -> bool {
     read.is_err()
 }
 
-/// A directory with a file that ends in a failure.
+/// A file that ends in a failure.
 struct Trial;
 
-impl View for Trial {
-    fn attributes(&self, inode: u64) -> Result<Attributes, ViewError> {
-        let (mode, link_count, len) = match inode {
-            ROOT => (MODE_DIRECTORY | 0o700, 2, 0),
-            FILE => (MODE_FILE | 0o400, 1, LEN),
-            _ => return Err(ViewError::NotFound),
-        };
-        Ok(Attributes {
-            inode,
-            mode,
-            link_count,
-            uid: 0,
-            gid: 0,
-            device: (0, 0),
-            len,
-            data_len: len,
-            atime: Default::default(),
-            mtime: Default::default(),
-            ctime: Default::default(),
-        })
+impl Bytes for Trial {
+    const NAME: &'static str = NAME;
+
+    fn len(&self) -> u64 {
+        LEN
     }
 
-    fn lookup(&self, _directory: u64, name: &[u8]) -> Result<Option<Attributes>, ViewError> {
-        (name == NAME.as_bytes()).then(|| self.attributes(FILE)).transpose()
-    }
-
-    fn parent(&self, _directory: u64) -> Result<u64, ViewError> {
-        Ok(ROOT)
-    }
-
-    fn list(
-        &self,
-        _directory: u64,
-        first: u64,
-        each: &mut dyn FnMut(Entry<'_>) -> bool,
-    ) -> Result<(), ViewError> {
-        if first == 0 {
-            each(Entry { name: NAME.as_bytes(), attributes: self.attributes(FILE)? });
-        }
-        Ok(())
-    }
-
-    fn link_target(&self, _inode: u64) -> Result<Vec<u8>, ViewError> {
-        Err(ViewError::WrongKind)
-    }
-
-    fn xattr_names(&self, _inode: u64, _each: &mut dyn FnMut(&[u8])) -> Result<(), ViewError> {
-        Ok(())
-    }
-
-    fn xattr(&self, _inode: u64, _name: &[u8]) -> Result<Option<Vec<u8>>, ViewError> {
-        Ok(None)
-    }
-
-    fn read(&self, _inode: u64, offset: u64, buf: &mut [u8]) -> Result<usize, ViewError> {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize, ViewError> {
         if offset.saturating_add(buf.len() as u64) > READABLE_LEN {
             // Any error does, and this one is nothing to tell people about.
             return Err(ViewError::WrongKind);
@@ -105,23 +56,13 @@ impl View for Trial {
         buf.fill(b'-');
         Ok(buf.len())
     }
-
-    fn seek(&self, _inode: u64, _offset: u64, _what: Seek) -> Result<Option<u64>, ViewError> {
-        Err(ViewError::WrongKind)
-    }
-
-    fn totals(&self) -> Totals {
-        Totals { len: LEN, inode_count: 2 }
-    }
-
-    fn xattr_use(&self) -> XattrUse {
-        XattrUse { any: false, acl: false, trusted: false }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel_view::one_file::FILE;
+    use crate::view::View;
 
     #[test]
     fn a_kernel_that_fills_up_with_zeroes_is_found_out() {
