@@ -15,7 +15,8 @@
 //!    two or three frames that share a content within `run_bytes_max`: a file that lies across
 //!    borders costs them all.
 //! 3. **Search.** Frames are tried in other classes, alone and in pairs, as long as the references
-//!    chosen anew are worth more (see [`improve`]), within a budget of work for each plain byte.
+//!    chosen anew are worth more (see [`improve`]), within a budget of work for each plain byte,
+//!    and as long as it is not spent for nothing.
 //!    All of it again from other covers while some of the budget is left; the best one is taken.
 //!
 //! Deterministic: ties go to the smaller frame index; no hashing of addresses, no threads.
@@ -30,6 +31,7 @@ mod improve;
 mod postings;
 
 use assign::Assignment;
+use improve::{Budget, improve};
 use postings::Postings;
 
 use crate::reference::Choice;
@@ -99,16 +101,16 @@ pub(crate) fn choose(
     let postings = Postings::new(&pairs, shapes.len(), settings.sharer_count_max);
     drop(pairs);
     let plain_bytes: u64 = shapes.iter().map(|shape| u64::from(shape.len)).sum();
-    let mut work_left = plain_bytes.saturating_mul(settings.work_per_byte);
+    let mut budget = Budget::new(plain_bytes.saturating_mul(settings.work_per_byte));
     let mut best: Option<Assignment<'_>> = None;
     for penalty in PENALTIES {
         let classes = cover::classes(&postings, shapes, penalty, settings);
         let mut found = Assignment::new(&postings, shapes, classes, settings);
-        work_left = improve::improve(&mut found, work_left, is_cancelled);
+        improve(&mut found, &mut budget, is_cancelled);
         if best.as_ref().is_none_or(|best| found.worth() > best.worth()) {
             best = Some(found);
         }
-        if work_left == 0 || is_cancelled() {
+        if budget.is_spent() || is_cancelled() {
             break;
         }
     }

@@ -17,11 +17,13 @@
 //!
 //! Not done here: whole-file dedupe (it comes before), framing, references.
 
+mod blocks;
 pub mod index;
 pub mod policy;
 
 use std::io;
 
+use blocks::Blocks;
 use index::{AnchorIndex, WINDOW_LEN_MAX, key_of};
 use policy::{Grain, Scatter};
 
@@ -97,8 +99,8 @@ const CHUNK_LEN: usize = 256 << 10;
 /// Bytes read back from the store at a time while a match is extended.
 const COMPARE_LEN: usize = 4 << 10;
 const COMPARE_LEN_MAX: usize = 256 << 10;
-/// Bytes before a candidate that are read together with it: the first two comparisons backwards.
-const VIEW_BACK_LEN: usize = 5 * 256;
+/// Bytes compared at a time.
+const LANE: usize = 32;
 /// Alignment at which the scan tests for zeroes.
 const ZERO_PROBE_LEN: usize = 256;
 
@@ -131,10 +133,7 @@ pub struct Segmenter {
     run_len: u64,
     open: Open,
     scratch: Vec<u8>,
-    /// Bytes of the stream around the last candidate, and where they begin: the first comparisons
-    /// in both directions are one read of the store.
-    view: Vec<u8>,
-    view_start: u64,
+    blocks: Blocks,
     counters: Counters,
 }
 
@@ -166,8 +165,7 @@ impl Segmenter {
             run_len: 0,
             open: Open::None,
             scratch: vec![0; COMPARE_LEN_MAX],
-            view: Vec::new(),
-            view_start: 0,
+            blocks: Blocks::default(),
             counters: Counters::default(),
         }
     }
@@ -312,7 +310,6 @@ impl Segmenter {
             (self.buf.len() - end).min(usize::try_from(len_max).unwrap_or(usize::MAX));
         // Backwards first over the window and what is pending, then forwards.
         let back_max = end.min(usize::try_from(candidate).unwrap_or(usize::MAX));
-        self.view_around(candidate, back_max, forward_max, store)?;
         let back = self.common_back(candidate, end, back_max, store)?;
         if back < window_len {
             return Ok(None);
@@ -344,13 +341,7 @@ impl Segmenter {
             let mut scratch = std::mem::take(&mut self.scratch);
             let from = candidate - (done + len) as u64;
             let read = self.read_back(from, &mut scratch[..len], store);
-            let ours = &self.buf[end - done - len..end - done];
-            let same = ours
-                .iter()
-                .rev()
-                .zip(scratch[..len].iter().rev())
-                .take_while(|(a, b)| a == b)
-                .count();
+            let same = common_len_back(&self.buf[end - done - len..end - done], &scratch[..len]);
             self.scratch = scratch;
             read?;
             done += same;
@@ -387,35 +378,11 @@ impl Segmenter {
         Ok(done)
     }
 
-    /// Has the stream's bytes around a candidate at hand, as far as the first comparisons go.
-    fn view_around(
-        &mut self,
-        candidate: u64,
-        back_max: usize,
-        forward_max: usize,
-        store: &dyn PlainStore,
-    ) -> io::Result<()> {
-        let start = candidate - back_max.min(VIEW_BACK_LEN) as u64;
-        let end = (candidate + forward_max.min(COMPARE_LEN) as u64).min(self.stream_len);
-        let view_end = self.view_start + self.view.len() as u64;
-        if start < end && (start < self.view_start || end > view_end) {
-            let mut view = std::mem::take(&mut self.view);
-            view.resize((end - start) as usize, 0);
-            store.read_at(start, &mut view)?;
-            (self.view, self.view_start) = (view, start);
-        }
-        Ok(())
-    }
-
     /// Reads stream bytes that may still be pending here.
-    fn read_back(&self, from: u64, out: &mut [u8], store: &dyn PlainStore) -> io::Result<()> {
+    fn read_back(&mut self, from: u64, out: &mut [u8], store: &dyn PlainStore) -> io::Result<()> {
         let emitted = self.stream_len.saturating_sub(from).min(out.len() as u64) as usize;
         if emitted > 0 {
-            let at = from.checked_sub(self.view_start).map(|at| at as usize);
-            match at.and_then(|at| self.view.get(at..at + emitted)) {
-                Some(seen) => out[..emitted].copy_from_slice(seen),
-                None => store.read_at(from, &mut out[..emitted])?,
-            }
+            self.blocks.read_at(from, &mut out[..emitted], self.stream_len, store)?;
         }
         if emitted < out.len() {
             let at = (from + emitted as u64 - self.stream_len) as usize;
@@ -555,18 +522,23 @@ impl Found {
 
 /// Bytes that two slices of equal length have in common at the front.
 fn common_len(a: &[u8], b: &[u8]) -> usize {
-    const LANE: usize = 32;
-    let whole = a.chunks_exact(LANE).zip(b.chunks_exact(LANE)).take_while(|(x, y)| x == y).count();
-    let at = whole * LANE;
+    let lanes = a.as_chunks::<LANE>().0.iter().zip(b.as_chunks::<LANE>().0);
+    let at = lanes.take_while(|(x, y)| x == y).count() * LANE;
     at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
+}
+
+/// Bytes that two slices of equal length have in common at the back.
+fn common_len_back(a: &[u8], b: &[u8]) -> usize {
+    let lanes = a.as_rchunks::<LANE>().1.iter().zip(b.as_rchunks::<LANE>().1).rev();
+    let back = lanes.take_while(|(x, y)| x == y).count() * LANE;
+    let (a, b) = (&a[..a.len() - back], &b[..b.len() - back]);
+    back + a.iter().zip(b).rev().take_while(|(x, y)| x == y).count()
 }
 
 /// Zero bytes at the front.
 fn zero_len(bytes: &[u8]) -> usize {
-    const LANE: usize = 32;
-    let zero = [0u8; LANE];
-    let whole = bytes.chunks_exact(LANE).take_while(|x| *x == zero).count();
-    let at = whole * LANE;
+    let lanes = bytes.as_chunks::<LANE>().0.iter();
+    let at = lanes.take_while(|lane| **lane == [0; LANE]).count() * LANE;
     at + bytes[at..].iter().take_while(|&&b| b == 0).count()
 }
 

@@ -20,9 +20,10 @@ pub(super) struct Assignment<'a> {
     users: Vec<Vec<u32>>,
     /// What has been looked at so far: frames of fingerprints.
     pub(super) work: u64,
-    // Between two choices: all zero, and marks of choices before.
+    /// While a frame chooses: what each other one has of what it misses. Else all zero.
     counts: Vec<u32>,
-    covered: Vec<u64>,
+    /// By fingerprint: the number of the last choice that missed it, 0 once it was found.
+    missing: Vec<u64>,
     choice_count: u64,
 }
 
@@ -57,7 +58,7 @@ impl<'a> Assignment<'a> {
             users: vec![Vec::new(); frame_count],
             work: 0,
             counts: vec![0; frame_count],
-            covered: vec![0; postings.print_count()],
+            missing: vec![0; postings.print_count()],
             choice_count: 0,
         };
         for frame in order {
@@ -121,39 +122,38 @@ impl<'a> Assignment<'a> {
         if class == 0 {
             return chosen;
         }
-        self.choice_count += 1;
-        let mark = self.choice_count;
         // A reference must add a share of the frame's fingerprints, and a few whatever its size.
         let gain_min = ((postings.total_of(at) as f32 * settings.gain_share_min) as u32).max(2);
-        let mut refused: Vec<u32> = Vec::new();
-        while chosen.references.len() < settings.reference_count_max {
-            let mut seen = Vec::new();
-            for &print in postings.prints_of(at) {
-                if self.covered[print as usize] == mark {
-                    continue;
-                }
-                let sharers = postings.frames_of(print);
-                self.work += sharers.len() as u64;
-                for &other in sharers {
-                    if self.classes[other as usize] < class {
-                        let count = &mut self.counts[other as usize];
-                        if *count == 0 {
-                            seen.push(other);
-                        }
-                        *count += postings.weight_of(print);
+        self.choice_count += 1;
+        let mut seen = Vec::new();
+        for &print in postings.prints_of(at) {
+            self.missing[print as usize] = self.choice_count;
+            let (sharers, weight) = (postings.frames_of(print), postings.weight_of(print));
+            self.work += sharers.len() as u64;
+            for &other in sharers {
+                if self.classes[other as usize] < class {
+                    let count = &mut self.counts[other as usize];
+                    if *count == 0 {
+                        seen.push(other);
                     }
+                    *count += weight;
                 }
             }
+        }
+        while chosen.references.len() < settings.reference_count_max {
+            // Counts only fall: what is too little stays so.
             let mut best: Option<(u32, u32)> = None;
-            for &other in &seen {
-                let count = std::mem::take(&mut self.counts[other as usize]);
-                if count < gain_min || refused.contains(&other) {
-                    continue;
+            seen.retain(|&other| {
+                let count = &mut self.counts[other as usize];
+                if *count < gain_min {
+                    *count = 0;
+                    return false;
                 }
-                if best.is_none_or(|(c, o)| count > c || (count == c && other < o)) {
-                    best = Some((count, other));
+                if best.is_none_or(|(c, o)| *count > c || (*count == c && other < o)) {
+                    best = Some((*count, other));
                 }
-            }
+                true
+            });
             let Some((count, other)) = best else { break };
             let kept = chosen.closure.len();
             for &needed in self.chosen[other as usize].closure.iter().chain([&other]) {
@@ -163,15 +163,27 @@ impl<'a> Assignment<'a> {
             }
             if self.is_too_dear(frame, &chosen.closure) {
                 chosen.closure.truncate(kept);
-                refused.push(other);
+                self.counts[other as usize] = 0;
                 continue;
             }
-            for &print in postings.prints_of(other as usize) {
-                self.covered[print as usize] = mark;
-            }
             self.work += postings.prints_of(other as usize).len() as u64;
+            for &print in postings.prints_of(other as usize) {
+                // What it has is not missing any more.
+                if self.missing[print as usize] == self.choice_count {
+                    self.missing[print as usize] = 0;
+                    let (sharers, weight) = (postings.frames_of(print), postings.weight_of(print));
+                    self.work += sharers.len() as u64;
+                    for &other in sharers {
+                        let count = &mut self.counts[other as usize];
+                        *count = count.saturating_sub(weight);
+                    }
+                }
+            }
             chosen.references.push(other);
             chosen.worth += count;
+        }
+        for other in seen {
+            self.counts[other as usize] = 0;
         }
         chosen
     }
@@ -229,7 +241,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::super::cover::classes;
-    use super::super::improve::improve;
+    use super::super::improve::{Budget, improve};
     use super::super::{PENALTIES, choose};
     use super::*;
 
@@ -334,22 +346,45 @@ mod tests {
         for seed in 1..10 {
             let postings = Postings::new(&sketches(seed, 60), 60, settings.sharer_count_max);
             let mut worths = Vec::new();
-            for work_max in [0, 400_000, 1 << 40] {
+            for work_max in [0, 2_000_000, 1 << 40] {
                 let classes = classes(&postings, &shapes, PENALTIES[0], &settings);
                 let mut found = Assignment::new(&postings, &shapes, classes, &settings);
                 assert_consistent(&found);
                 let before = found.work;
-                let left = improve(&mut found, work_max, &|| false);
+                let mut budget = Budget::new(work_max);
+                improve(&mut found, &mut budget, &|| false);
                 assert_consistent(&found);
                 // One move may go beyond it; a move here looks at some thousand at most.
                 assert!(found.work - before < work_max + 50_000 || work_max > 1 << 30);
-                assert!(left <= work_max && (left > 0 || work_max <= 400_000));
+                assert!(work_max == 2_000_000 || budget.is_spent() == (work_max == 0));
                 assert_eq!(found.classes[7], 0);
                 worths.push(found.worth());
             }
-            assert!(worths[0] < worths[1] && worths[1] < worths[2], "{worths:?}");
+            assert!(worths.is_sorted() && worths[0] < worths[2], "{worths:?}");
         }
     }
+
+    #[test]
+    fn a_search_ends_once_it_looks_at_much_for_little() {
+        let settings = Settings::default();
+        let shapes = [Shape { len: 100, ..Shape::default() }; 60];
+        let postings = Postings::new(&sketches(1, 60), 60, settings.sharer_count_max);
+        let looks_of = |looks: u64| {
+            let classes = classes(&postings, &shapes, PENALTIES[0], &settings);
+            let mut found = Assignment::new(&postings, &shapes, classes, &settings);
+            let before = found.work;
+            // Again and again, as for one cover after the other, until nothing is gained.
+            let mut budget = Budget::new(looks);
+            for _ in 0..100 {
+                improve(&mut found, &mut budget, &|| false);
+            }
+            found.work - before
+        };
+        let patient = looks_of(1 << 40);
+        let last = looks_of(8 << 20);
+        assert!(last < patient && last < 7 << 20, "{last} of {patient}");
+    }
+
     #[test]
     fn a_cancelled_search_ends_at_its_next_move() {
         let settings = Settings::default();
@@ -359,7 +394,7 @@ mod tests {
         let mut found = Assignment::new(&postings, &shapes, classes, &settings);
         let before = found.work;
         let asked = Cell::new(0);
-        improve(&mut found, 1 << 40, &|| asked.replace(asked.get() + 1) >= 10);
+        improve(&mut found, &mut Budget::new(1 << 40), &|| asked.replace(asked.get() + 1) >= 10);
         assert_consistent(&found);
         // Ten moves at some thousand each, then every frame is asked about once and leaves.
         assert!(found.work > before && found.work - before < 500_000);
