@@ -52,7 +52,13 @@ impl<'a> Columns<'a> {
     /// The values of the next line, whose first slot is `first`.
     pub(super) fn weigh(&mut self, first: usize, values: impl Iterator<Item = &'a [u8]>) {
         self.each(first, values, |column, value, place| {
+            // Most values are what they were, whatever they are compared with.
+            let is_same = value == column.last && value == place;
             for (mode, weight) in (0..).zip(&mut column.weights) {
+                if is_same && weight.last == Code::Same {
+                    weight.cost = weight.cost.saturating_add(COST_AGAIN);
+                    continue;
+                }
                 let code = Code::of(value, column.last, place, mode);
                 let cost = if code == weight.last { COST_AGAIN } else { COST_BYTE * code.len() };
                 *weight = Weight { cost: weight.cost.saturating_add(cost), last: code };

@@ -5,7 +5,7 @@
 //! values of each kind of event are compared with those of the same kind; where many differ they
 //! are slots as well. What never changes goes back into the template.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use super::columns::Columns;
 use super::tokens::{Grain, Token, tokens_of};

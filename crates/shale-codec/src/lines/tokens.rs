@@ -57,22 +57,26 @@ pub(super) fn tokens_of(line: &[u8], start: u32, grain: Grain, tokens: &mut Vec<
 }
 
 fn split(line: &[u8], start: u32, tokens: &mut Vec<Token>) {
+    let class_at = |at: usize| line.get(at).map_or(Class::Between, |&byte| CLASSES[byte as usize]);
     let mut at = 0;
     while at < line.len() {
-        if !is_inner(line[at]) {
+        if class_at(at) == Class::Between {
             at += 1;
             continue;
         }
         let first = tokens.len();
         let from = at;
-        while at < line.len() && is_inner(line[at]) {
+        loop {
             let part = at;
-            let is_number = line[at].is_ascii_digit();
-            while at < line.len() && is_inner(line[at]) && line[at].is_ascii_digit() == is_number {
+            let class = class_at(at);
+            if class == Class::Between {
+                break;
+            }
+            while class_at(at) == class {
                 at += 1;
             }
             let (start, end) = (start + part as u32, start + at as u32);
-            tokens.push(Token::new(start, end, is_number));
+            tokens.push(Token::new(start, end, class == Class::Number));
         }
         if tokens.len() - first > PART_COUNT_MAX {
             tokens.truncate(first);
@@ -82,9 +86,27 @@ fn split(line: &[u8], start: u32, tokens: &mut Vec<Token>) {
     }
 }
 
-fn is_inner(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+/// What a byte belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Between,
+    Word,
+    Number,
 }
+
+static CLASSES: [Class; 256] = {
+    let mut classes = [Class::Word; 256];
+    let mut byte = 0;
+    while byte < 0x80u8 {
+        classes[byte as usize] = match byte {
+            b'0'..=b'9' => Class::Number,
+            b'A'..=b'Z' | b'a'..=b'z' | b'_' => Class::Word,
+            _ => Class::Between,
+        };
+        byte += 1;
+    }
+    classes
+};
 
 #[cfg(test)]
 mod tests {
