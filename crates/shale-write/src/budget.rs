@@ -27,6 +27,7 @@ use crate::kin::KIN_BYTES;
 use crate::laying::Order;
 use crate::levels::{LEVELS, Level, ReferenceLimits};
 use crate::reference::PRINT_COUNT_MAX;
+use crate::segment::BLOCK_BYTES;
 use crate::{Options, WriteError};
 
 /// Memory used where none is given.
@@ -167,7 +168,7 @@ impl Plan {
             (false, false) => 0,
         };
         if self.segment_window_len > 0 {
-            fixed += SEGMENT_INDEX_BYTES;
+            fixed += SEGMENT_INDEX_BYTES + BLOCK_BYTES;
         }
         // At least two frames on their way, so that a thread need not wait for the writer.
         let needed = |threads: usize| fixed + threads as u64 * (thread_bytes + 2 * frame_len);

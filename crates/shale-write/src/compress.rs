@@ -2,8 +2,8 @@
 //!
 //! The result depends on the plain bytes, the references and the settings alone. A frame is
 //! stored plain where no codec makes it smaller. References are kept only where they pay: the
-//! frame is compressed with them, and without them unless a quick trial already shows that it
-//! cannot be worth it. Machine code may be filtered first, which a quick trial decides as well; a
+//! frame is compressed with them, and without them unless quick trials show already which is
+//! better. Machine code may be filtered first, which a quick trial decides as well; a
 //! frame's references are then filtered alike, so that what was equal stays equal. Text whose lines
 //! resemble each other is stored as columns, without references, where that is shorter.
 
@@ -46,7 +46,7 @@ pub(crate) struct Packed {
     pub(crate) references: Vec<u64>,
     /// There were references, and they did not pay.
     pub(crate) references_dropped: bool,
-    /// Bytes that the references saved, at least.
+    /// Bytes that the references saved, about: at least so many, or as quick trials have it.
     pub(crate) saved_bytes: u64,
 }
 
@@ -78,6 +78,9 @@ struct Lines {
 
 /// References must save at least one part in this many, as each costs a reader a decode.
 const REFERENCE_GAIN_SHARE: usize = 32;
+/// Where references save one part in this many of what a quick trial leaves, they save a thorough
+/// codec about as much (docs/performance.md), and it is not asked for the frame alone.
+const QUICK_GAIN_SHARE: usize = 8;
 /// Bytes of the tables that references cost.
 const REFERENCE_COST: usize = 4;
 /// A thorough codec makes what a quick one leaves not smaller than this share of it, in percent.
@@ -180,23 +183,28 @@ impl Bench {
         (tries_bcj, trial_len): (bool, Option<usize>),
         references: References,
     ) -> Result<Attempt, WriteError> {
-        let filter = if tries_bcj { self.choose_filter(plain, &references)? } else { Filter::None };
+        let (filter, trial_len) = if tries_bcj {
+            let (filter, trial_len) = self.choose_filter(plain, &references)?;
+            (filter, Some(trial_len))
+        } else {
+            (Filter::None, trial_len)
+        };
         let mut filtered = std::mem::take(&mut self.filtered);
         filtered.clear();
         filtered.extend_from_slice(plain);
         filter.apply(&mut filtered);
-        let settings = match (packing.choice.without_trial(), trial_len) {
-            (Some(settings), _) => settings,
-            (None, Some(trial_len)) => packing.choice.with_trial(plain.len(), trial_len),
+        let (settings, trial_len) = match (packing.choice.without_trial(), trial_len) {
+            (Some(settings), _) => (settings, trial_len),
+            (None, Some(len)) => (packing.choice.with_trial(plain.len(), len), trial_len),
             (None, None) => {
-                let trial_len = self.try_plain(&filtered, &references, filter)?;
-                packing.choice.with_trial(plain.len(), trial_len)
+                let len = self.try_plain(&filtered, &references, filter)?;
+                (packing.choice.with_trial(plain.len(), len), Some(len))
             }
         };
         let mut attempt = Attempt::default();
         if !references.is_empty() && settings.codec.prefix_len_max() > 0 {
             let (stored, gain) =
-                self.pack_with_references(settings, &filtered, &references, filter)?;
+                self.pack_with_references(settings, &filtered, &references, filter, trial_len)?;
             if gain > 0 {
                 attempt.kept = references.iter().map(|&(frame, _)| frame).collect();
                 attempt.saved_bytes = gain as u64;
@@ -252,12 +260,13 @@ impl Bench {
         Ok(trial?.len())
     }
 
-    /// The filter that makes a quick trial with the frame's references smallest, if it gains.
+    /// The filter that makes a quick trial with the frame's references smallest, if it gains, and
+    /// what that trial leaves.
     fn choose_filter(
         &mut self,
         plain: &[u8],
         references: &References,
-    ) -> Result<Filter, WriteError> {
+    ) -> Result<(Filter, usize), WriteError> {
         let mut best = (Filter::None, usize::MAX);
         for filter in [Filter::None].into_iter().chain(FILTERS) {
             let mut filtered = plain.to_vec();
@@ -270,7 +279,7 @@ impl Bench {
                 best = (filter, len);
             }
         }
-        Ok(best.0)
+        Ok(best)
     }
 
     /// Puts the references' bytes, each filtered by itself, one behind the other.
@@ -301,13 +310,15 @@ impl Bench {
         Ok(None)
     }
 
-    /// The frame with its references, and how many bytes they save, 0 if it is not worth it.
+    /// The frame with its references, and how many bytes they save, 0 if it is not worth it. The
+    /// length that a quick trial with them left is given if it is known.
     fn pack_with_references(
         &mut self,
         settings: Settings,
         plain: &[u8],
         references: &References,
         filter: Filter,
+        trial_len: Option<usize>,
     ) -> Result<(Vec<u8>, usize), WriteError> {
         self.fill_prefix(references, filter);
         let prefix = std::mem::take(&mut self.prefix);
@@ -324,6 +335,13 @@ impl Bench {
         if !pays(quick.max(1)) && settings.codec == QUICK.codec {
             // Not even better than the quick trial, so the thorough one need not be asked.
             return Ok((stored, 0));
+        }
+        let gains = |&len: &usize| len > 0 && len + quick / QUICK_GAIN_SHARE < quick;
+        if let Some(trial_len) = trial_len.filter(gains)
+            && pays(quick)
+        {
+            let saved = stored.len() * (quick - trial_len) / trial_len;
+            return Ok((stored, saved.max(1)));
         }
         let alone = self.encode(settings, &[], plain)?.len().min(plain.len());
         Ok(if pays(alone) { (stored, alone - cost) } else { (stored, 0) })
@@ -363,6 +381,26 @@ mod tests {
             assert!(packed.references.is_empty() && packed.references_dropped);
             assert_eq!(packed.stored, plain, "stored, as it does not compress");
         }
+    }
+
+    #[test]
+    fn what_references_save_is_estimated_well_where_it_is_not_tried() {
+        let letters = |seed| -> Vec<u8> {
+            random(seed, 200_000).iter().map(|byte| b'a' + byte % 23).collect()
+        };
+        let related = Arc::new(letters(3));
+        let mut plain = letters(4);
+        plain[20_000..70_000].copy_from_slice(&related[90_000..140_000]);
+        let packing = packing(Codec::Zstd);
+        let mut bench = Bench::default();
+        let alone = bench.pack(&packing, &plain, Category::Code, vec![]).unwrap();
+        let references = vec![(1, Arc::clone(&related))];
+        // Trials of code choose filters, so that it is known what one leaves.
+        let packed = bench.pack(&packing, &plain, Category::Code, references).unwrap();
+        assert_eq!(packed.references, [1]);
+        let saved = alone.stored.len() - packed.stored.len();
+        assert!(saved > alone.stored.len() / 5, "{saved}");
+        assert!(packed.saved_bytes.abs_diff(saved as u64) < saved as u64 / 10);
     }
 
     #[test]

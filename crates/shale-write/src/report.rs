@@ -43,7 +43,7 @@ pub struct Report {
     pub references: u64,
     /// Frames whose references did not pay and were dropped.
     pub frames_references_dropped: u64,
-    /// Bytes the kept references save, where the frame was tried without.
+    /// Bytes the kept references save, about: what a frame takes without is tried or estimated.
     pub reference_saved_bytes: u64,
     /// Frames and bytes by category.
     pub categories: Vec<CategoryCounts>,

@@ -23,6 +23,7 @@ pub mod policy;
 
 use std::io;
 
+pub use blocks::BLOCK_BYTES;
 use blocks::Blocks;
 use index::{AnchorIndex, WINDOW_LEN_MAX, key_of};
 use policy::{Grain, Scatter};
@@ -112,7 +113,8 @@ enum Open {
     Zero { len: u64 },
 }
 
-/// The state of one image's segment dedupe. Memory: `index_bytes_max` plus about 2 MiB.
+/// The state of one image's segment dedupe. Memory: `index_bytes_max` plus [`BLOCK_BYTES`] and about
+/// 2 MiB.
 pub struct Segmenter {
     settings: Settings,
     index: AnchorIndex,

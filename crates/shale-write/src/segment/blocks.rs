@@ -7,8 +7,10 @@ use super::PlainStore;
 
 /// Bytes of a block. A first comparison takes one or two.
 const BLOCK_LEN: u64 = 8 << 10;
-/// Blocks held, each in the one slot that its number says: 4 MiB.
+/// Blocks held, each in the one slot that its number says.
 const BLOCK_COUNT: usize = 512;
+/// What they take: 4 MiB.
+pub const BLOCK_BYTES: u64 = BLOCK_COUNT as u64 * BLOCK_LEN;
 
 /// The blocks held. Takes memory once it is asked for something.
 #[derive(Default)]
@@ -16,8 +18,6 @@ pub(super) struct Blocks {
     /// Number of the block in each slot, from 1 on; 0: none.
     held: Vec<u64>,
     bytes: Vec<u8>,
-    /// Reads of the store.
-    pub(super) read_count: u64,
 }
 
 impl Blocks {
@@ -35,7 +35,6 @@ impl Blocks {
             // What is asked for in one go is longer than what is compared first, and the last block
             // is not whole yet.
             if out.len() > BLOCK_LEN as usize || (number + 1) * BLOCK_LEN > stream_len {
-                self.read_count += 1;
                 return store.read_at(from, out);
             }
             let block = self.block(number, store)?;
@@ -57,10 +56,64 @@ impl Blocks {
         let block = &mut self.bytes[slot * BLOCK_LEN as usize..][..BLOCK_LEN as usize];
         if self.held[slot] != number + 1 {
             self.held[slot] = 0;
-            self.read_count += 1;
             store.read_at(number * BLOCK_LEN, block)?;
             self.held[slot] = number + 1;
         }
         Ok(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A stream, and how often it was read.
+    struct Stream(Vec<u8>, Cell<u64>);
+
+    impl PlainStore for Stream {
+        fn read_at(&self, stream_offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            self.1.set(self.1.get() + 1);
+            let at = stream_offset as usize;
+            let bytes = self.0.get(at..at + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+            buf.copy_from_slice(bytes);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_read_again_is_read_once_and_all_is_what_the_stream_holds() {
+        let len = (BLOCK_COUNT as u64 + 3) * BLOCK_LEN + 77;
+        let stream = Stream(crate::tests::random(1, len as usize), Cell::new(0));
+        let mut blocks = Blocks::default();
+        let mut check = |from: u64, len: u64, stream_len: u64| {
+            let mut out = vec![0; len as usize];
+            blocks.read_at(from, &mut out, stream_len, &stream).unwrap();
+            assert_eq!(out, stream.0[from as usize..(from + len) as usize]);
+            stream.1.take()
+        };
+        assert_eq!(check(5000, 100, len), 1);
+        assert_eq!(check(5100, 200, len), 0);
+        assert_eq!(check(BLOCK_LEN - 10, 20, len), 1, "the second of two blocks");
+        assert_eq!(check(0, 3 * BLOCK_LEN, len), 1, "long, and in one go");
+        // The next block with the same slot.
+        assert_eq!(check(BLOCK_COUNT as u64 * BLOCK_LEN, 1, len), 1);
+        assert_eq!(check(0, 1, len), 1);
+        // A block that is not whole is not kept: it grows.
+        assert_eq!(check(2 * BLOCK_LEN, 10, 2 * BLOCK_LEN + 10), 1);
+        assert_eq!(check(2 * BLOCK_LEN, 30, 2 * BLOCK_LEN + 30), 1);
+        assert_eq!(check(len - 77, 77, len), 1);
+    }
+
+    #[test]
+    fn a_read_that_failed_is_tried_again() {
+        let stream = Stream(vec![1; BLOCK_LEN as usize], Cell::new(0));
+        let longer = Stream(vec![2; 2 * BLOCK_LEN as usize], Cell::new(0));
+        let mut blocks = Blocks::default();
+        let mut out = [0; 4];
+        assert!(blocks.read_at(BLOCK_LEN, &mut out, 2 * BLOCK_LEN, &stream).is_err());
+        blocks.read_at(BLOCK_LEN, &mut out, 2 * BLOCK_LEN, &longer).unwrap();
+        assert_eq!(out, [2; 4]);
     }
 }
