@@ -113,8 +113,8 @@ enum Open {
     Zero { len: u64 },
 }
 
-/// The state of one image's segment dedupe. Memory: `index_bytes_max` plus [`BLOCK_BYTES`] and about
-/// 2 MiB.
+/// The state of one image's segment dedupe. Memory: `index_bytes_max` plus [`BLOCK_BYTES`] and
+/// about 2 MiB.
 pub struct Segmenter {
     settings: Settings,
     index: AnchorIndex,

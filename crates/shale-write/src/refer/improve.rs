@@ -12,7 +12,7 @@ const GAIN_PART: u64 = 500;
 /// stronger codec saves not more at that price.
 const LOOKS_PER_PRINT: u64 = 256 << 10;
 /// Part of all looks that may go by without any gain.
-const PATIENCE_SHARE: u64 = 8;
+const PATIENCE_SHARE: u64 = 4;
 
 /// How many more frames of fingerprints may be looked at. Ends early where little comes of it: text
 /// that is written line by line shares so much with so many frames that moves cost thousands of
