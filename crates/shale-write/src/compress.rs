@@ -79,7 +79,7 @@ struct Lines {
 /// References must save at least one part in this many, as each costs a reader a decode.
 const REFERENCE_GAIN_SHARE: usize = 32;
 /// Where references save one part in this many of what a quick trial leaves, they save a thorough
-/// codec about as much (docs/performance.md), and it is not asked for the frame alone.
+/// codec about as much (decision 0013), and it is not asked for the frame alone.
 const QUICK_GAIN_SHARE: usize = 8;
 /// Bytes of the tables that references cost.
 const REFERENCE_COST: usize = 4;
