@@ -252,7 +252,7 @@ fn summary(report: &CreateReport, output: &Path, seconds: f64, asked_first: usiz
         size::show(build.plain_bytes)
     ));
     say.detail(format!(
-        "  {} frames, {} stored bytes, {} with references ({} in all), which saved {}",
+        "  {} frames, {} stored bytes, {} with references ({} in all), which saved about {}",
         build.frames,
         build.stored_bytes,
         build.frames_with_references,
