@@ -346,7 +346,7 @@ mod tests {
         for seed in 1..10 {
             let postings = Postings::new(&sketches(seed, 60), 60, settings.sharer_count_max);
             let mut worths = Vec::new();
-            for work_max in [0, 2_000_000, 1 << 40] {
+            for work_max in [0, 700_000, 1 << 40] {
                 let classes = classes(&postings, &shapes, PENALTIES[0], &settings);
                 let mut found = Assignment::new(&postings, &shapes, classes, &settings);
                 assert_consistent(&found);
@@ -356,11 +356,11 @@ mod tests {
                 assert_consistent(&found);
                 // One move may go beyond it; a move here looks at some thousand at most.
                 assert!(found.work - before < work_max + 50_000 || work_max > 1 << 30);
-                assert!(work_max == 2_000_000 || budget.is_spent() == (work_max == 0));
+                assert_eq!(budget.is_spent(), work_max <= 700_000);
                 assert_eq!(found.classes[7], 0);
                 worths.push(found.worth());
             }
-            assert!(worths.is_sorted() && worths[0] < worths[2], "{worths:?}");
+            assert!(worths[0] < worths[1] && worths[1] < worths[2], "{worths:?}");
         }
     }
 
