@@ -2,9 +2,12 @@
 //!
 //! The work is cut into units in the order of the image. Threads that decode frames take the units
 //! that end before their frames first, so that the bytes come from the disk once and are hashed,
-//! summed and decoded while they are in memory; what is left is done in the end.
+//! summed and decoded while they are in memory; what is left is done in the end. A section is summed
+//! and its leaves are hashed in one go, in pieces that stay in the processor's cache: copying out of
+//! the page cache takes as long as hashing.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -15,24 +18,28 @@ use shale_format::merkle::LEAF_LEN;
 
 use super::findings::Scope;
 use super::identity::Tree;
+use super::level::Subset;
 use super::sections::{Layout, is_bulk, section_place};
 use super::{Checked, Context, Left};
 use crate::threads::{self, thread_count};
 
-/// Bytes summed at once.
-const CHUNK_LEN: u64 = 1 << 20;
-/// Leaves of a unit: a MiB.
+/// Bytes read, summed and hashed at once: whole leaves that fit the second cache of a core.
+const CHUNK_LEN: u64 = 1 << 18;
+/// Leaves of a unit, where they are not hashed with a section: a MiB.
 pub(super) const LEAVES_TAKEN: u64 = 16;
 /// Runs of damaged leaves reported one by one.
 const NAMED_MAX: usize = 20;
 
 /// A piece of work.
-#[derive(Debug, Clone, Copy)]
-enum Unit {
-    /// Sum of a section, by its number.
-    Section(usize),
-    /// Leaves from this one on.
-    Leaves(u64),
+#[derive(Debug, Clone)]
+struct Unit {
+    /// Where its last byte ends.
+    end: u64,
+    bytes: u64,
+    /// The section to sum, by its number.
+    section: Option<usize>,
+    /// Leaves to hash: those that lie within the payload of that section, or any.
+    leaves: Range<u64>,
 }
 
 /// All of it.
@@ -40,13 +47,14 @@ pub(super) struct Bytes<'a> {
     context: &'a Context<'a>,
     layout: &'a Layout,
     tree: Option<&'a Tree>,
-    /// Offsets of the last bytes and units, in the order of the image.
-    units: Vec<(u64, Unit)>,
+    /// In the order of the image.
+    units: Vec<Unit>,
     next: AtomicUsize,
     leaves: AtomicU64,
     damaged_leaves: Mutex<BTreeSet<u64>>,
-    /// Sections whose sum was begun and not finished.
+    /// Sections whose sum was begun and not finished, and leaves that nobody came to with them.
     left_sections: AtomicU64,
+    left_leaves: AtomicU64,
 }
 
 impl<'a> Bytes<'a> {
@@ -58,21 +66,26 @@ impl<'a> Bytes<'a> {
         tree: Option<&'a Tree>,
     ) -> Self {
         let subset = context.options.subset;
+        let covered = tree.map_or(0, |tree| tree.head.covered_len);
         let mut units = Vec::new();
+        let mut hashed = 0;
         for (index, section) in layout.sections.iter().enumerate() {
-            if is_bulk(section) && subset.has(index as u64) {
-                units.push((section.end(), Unit::Section(index)));
+            if !is_bulk(section) {
+                continue;
+            }
+            let end = (section.end().min(covered) / LEAF_LEN).max(hashed);
+            let leaves = section.payload_offset().div_ceil(LEAF_LEN).clamp(hashed, end)..end;
+            if !leaves.is_empty() {
+                units.extend(runs_of_leaves(hashed..leaves.start, covered, subset));
+                hashed = leaves.end;
+            }
+            if subset.has(index as u64) {
+                let (end, bytes) = (section.end(), section.stored_len);
+                units.push(Unit { end, bytes, section: Some(index), leaves });
             }
         }
-        let leaf_count = tree.map_or(0, Tree::leaf_count);
-        for run in 0..leaf_count.div_ceil(LEAVES_TAKEN) {
-            if subset.has(run) {
-                let first = run * LEAVES_TAKEN;
-                let end = (first + LEAVES_TAKEN).min(leaf_count) * LEAF_LEN;
-                units.push((end, Unit::Leaves(first)));
-            }
-        }
-        units.sort_by_key(|&(end, unit)| (end, matches!(unit, Unit::Leaves(_))));
+        units.extend(runs_of_leaves(hashed..covered.div_ceil(LEAF_LEN), covered, subset));
+        units.sort_by_key(|unit| unit.end);
         Self {
             context,
             layout,
@@ -82,26 +95,13 @@ impl<'a> Bytes<'a> {
             leaves: AtomicU64::new(0),
             damaged_leaves: Mutex::default(),
             left_sections: AtomicU64::new(0),
+            left_leaves: AtomicU64::new(0),
         }
     }
 
     /// Bytes that will be read.
     pub(super) fn total(&self) -> u64 {
-        self.units.iter().map(|&(_, unit)| self.unit_len(unit)).sum()
-    }
-
-    fn unit_len(&self, unit: Unit) -> u64 {
-        match unit {
-            Unit::Section(index) => self.layout.sections.get(index).map_or(0, |s| s.stored_len),
-            Unit::Leaves(first) => self.leaves_of(first).1,
-        }
-    }
-
-    /// Number and bytes of the leaves of a unit.
-    fn leaves_of(&self, first: u64) -> (u64, u64) {
-        let covered = self.tree.map_or(0, |tree| tree.head.covered_len);
-        let len = covered.saturating_sub(first * LEAF_LEN).min(LEAVES_TAKEN * LEAF_LEN);
-        (len.div_ceil(LEAF_LEN), len)
+        self.units.iter().map(|unit| unit.bytes).sum()
     }
 
     /// Does the units that end at `end` or before and that nobody took so far.
@@ -109,8 +109,8 @@ impl<'a> Bytes<'a> {
         let mut buf = Vec::new();
         loop {
             let at = self.next.load(Ordering::Relaxed);
-            let Some(&(unit_end, unit)) = self.units.get(at) else { return };
-            if unit_end > end || self.context.is_over() {
+            let Some(unit) = self.units.get(at) else { return };
+            if unit.end > end || self.context.is_over() {
                 return;
             }
             let taken =
@@ -126,45 +126,77 @@ impl<'a> Bytes<'a> {
         let threads = thread_count(self.context.options.threads);
         threads::run(threads, || self.run_to(u64::MAX));
         let done = self.next.load(Ordering::Relaxed).min(self.units.len());
-        for &(_, unit) in &self.units[done..] {
-            match unit {
-                Unit::Section(_) => left.sections += 1,
-                Unit::Leaves(first) => left.leaves += self.leaves_of(first).0,
-            }
+        for unit in &self.units[done..] {
+            left.sections += u64::from(unit.section.is_some());
+            left.leaves += unit.leaves.end - unit.leaves.start;
         }
         left.sections += self.left_sections.load(Ordering::Relaxed);
+        left.leaves += self.left_leaves.load(Ordering::Relaxed);
         checked.leaves += self.leaves.load(Ordering::Relaxed);
         self.report_leaves();
     }
 
-    fn run(&self, unit: Unit, buf: &mut Vec<u8>) {
-        match unit {
-            Unit::Section(index) => {
-                if let Some(section) = self.layout.sections.get(index)
-                    && !check_payload(self.context, index, section, buf)
-                {
-                    self.left_sections.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            Unit::Leaves(first) => self.run_leaves(first, buf),
+    fn run(&self, unit: &Unit, buf: &mut Vec<u8>) {
+        let section =
+            unit.section.and_then(|index| self.layout.sections.get(index).zip(Some(index)));
+        match section {
+            Some((section, index)) => self.run_section(index, section, &unit.leaves, buf),
+            None => self.run_leaves(unit.leaves.clone(), buf),
         }
-        self.context.progress.done(0, self.unit_len(unit));
+        self.context.progress.done(0, unit.bytes);
     }
 
-    fn run_leaves(&self, first: u64, buf: &mut Vec<u8>) {
-        let Some(tree) = self.tree else { return };
-        let (count, len) = self.leaves_of(first);
+    /// Sums a section, and hashes the leaves within its payload as its bytes go by.
+    fn run_section(
+        &self,
+        index: usize,
+        section: &SectionHeader,
+        leaves: &Range<u64>,
+        buf: &mut Vec<u8>,
+    ) {
+        let mut next = leaves.start;
+        let mut damaged = Vec::new();
+        let outcome = check_payload(self.context, index, section, buf, |offset, bytes| {
+            // A leaf ends in the piece it begins in.
+            while next < leaves.end
+                && let from = (next * LEAF_LEN - offset) as usize
+                && let Some(leaf) = bytes.get(from..from + LEAF_LEN as usize)
+            {
+                if !self.is_whole(next, leaf) {
+                    damaged.push(next);
+                }
+                next += 1;
+            }
+        });
+        self.hashed(next - leaves.start, damaged);
+        match outcome {
+            Payload::Summed => {}
+            Payload::Unreadable => {
+                let rest = next..leaves.end;
+                for first in rest.clone().step_by(LEAVES_TAKEN as usize) {
+                    self.run_leaves(first..rest.end.min(first + LEAVES_TAKEN), buf);
+                }
+            }
+            Payload::Left => {
+                self.left_sections.fetch_add(1, Ordering::Relaxed);
+                self.left_leaves.fetch_add(leaves.end - next, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn run_leaves(&self, leaves: Range<u64>, buf: &mut Vec<u8>) {
+        let covered = self.tree.map_or(0, |tree| tree.head.covered_len);
+        let len = len_of_leaves(&leaves, covered);
         let mut damaged = Vec::new();
         // What cannot be read in one go is read leaf by leaf: only the bad one is damaged.
-        let all = self.context.store.read(first * LEAF_LEN, len, buf).is_ok();
+        let all = self.context.store.read(leaves.start * LEAF_LEN, len, buf).is_ok();
         if !all {
             buf.clear();
         }
         let mut one = Vec::new();
-        for index in 0..count {
-            let leaf = first + index;
-            let from = (index * LEAF_LEN) as usize;
-            let leaf_len = (len - index * LEAF_LEN).min(LEAF_LEN) as usize;
+        for leaf in leaves.clone() {
+            let from = ((leaf - leaves.start) * LEAF_LEN) as usize;
+            let leaf_len = len_of_leaves(&(leaf..leaf + 1), covered) as usize;
             let bytes = match buf.get(from..from + leaf_len) {
                 Some(bytes) => Some(bytes),
                 None => {
@@ -172,10 +204,18 @@ impl<'a> Bytes<'a> {
                     read.is_ok().then_some(one.as_slice())
                 }
             };
-            if bytes.map(leaf_hash).as_ref() != tree.hash_of(leaf) {
+            if !bytes.is_some_and(|bytes| self.is_whole(leaf, bytes)) {
                 damaged.push(leaf);
             }
         }
+        self.hashed(leaves.end - leaves.start, damaged);
+    }
+
+    fn is_whole(&self, leaf: u64, bytes: &[u8]) -> bool {
+        self.tree.and_then(|tree| tree.hash_of(leaf)) == Some(&leaf_hash(bytes))
+    }
+
+    fn hashed(&self, count: u64, damaged: Vec<u64>) {
         self.leaves.fetch_add(count, Ordering::Relaxed);
         if !damaged.is_empty() {
             self.damaged_leaves.lock().unwrap_or_else(|e| e.into_inner()).extend(damaged);
@@ -212,27 +252,58 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Compares the payload of a section with its sum. Says whether there was time to.
+/// Units of these leaves, of which none lies in a section's payload: of the same run, at most.
+fn runs_of_leaves(leaves: Range<u64>, covered: u64, subset: Subset) -> impl Iterator<Item = Unit> {
+    let runs = leaves.start / LEAVES_TAKEN..leaves.end.div_ceil(LEAVES_TAKEN);
+    runs.filter(move |&run| subset.has(run)).filter_map(move |run| {
+        let first = (run * LEAVES_TAKEN).max(leaves.start);
+        let leaves = first..((run + 1) * LEAVES_TAKEN).min(leaves.end);
+        let bytes = len_of_leaves(&leaves, covered);
+        let end = leaves.start * LEAF_LEN + bytes;
+        (!leaves.is_empty()).then_some(Unit { end, bytes, section: None, leaves })
+    })
+}
+
+/// Bytes of these leaves; the last of a tree may be short.
+fn len_of_leaves(leaves: &Range<u64>, covered: u64) -> u64 {
+    (leaves.end * LEAF_LEN).min(covered).saturating_sub(leaves.start * LEAF_LEN)
+}
+
+/// What became of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Payload {
+    /// Its sum was compared.
+    Summed,
+    /// Some of it could not be read, which was reported.
+    Unreadable,
+    /// There was no time.
+    Left,
+}
+
+/// Compares the payload of a section with its sum, and hands its bytes on in pieces, with their
+/// offsets; all begin at leaves but the first, and those between have [`CHUNK_LEN`].
 pub(super) fn check_payload(
     context: &Context<'_>,
     index: usize,
     section: &SectionHeader,
     buf: &mut Vec<u8>,
-) -> bool {
+    mut each: impl FnMut(u64, &[u8]),
+) -> Payload {
     let mut sum = Xxh3::new();
     let mut at = section.payload_offset();
     while at < section.end() {
         if context.is_over() {
-            return false;
+            return Payload::Left;
         }
-        let len = (section.end() - at).min(CHUNK_LEN);
+        let len = (section.end() - at).min(CHUNK_LEN - at % CHUNK_LEN);
         if let Err(what) = context.store.read(at, len, buf) {
             let range = Some((at, Some(len)));
             let place = section_place(index, section);
             context.findings.add_about(place, range, what, Scope::Nothing);
-            return true;
+            return Payload::Unreadable;
         }
         sum.update(buf);
+        each(at, buf);
         at += len;
     }
     let sum = sum.sum_64();
@@ -244,5 +315,5 @@ pub(super) fn check_payload(
         );
         context.findings.add_about(section_place(index, section), range, what, Scope::Nothing);
     }
-    true
+    Payload::Summed
 }

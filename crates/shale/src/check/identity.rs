@@ -20,11 +20,6 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Leaves of 64 KiB that it covers.
-    pub(super) fn leaf_count(&self) -> u64 {
-        self.head.shape().leaf_count()
-    }
-
     /// The hash that a leaf should have.
     pub(super) fn hash_of(&self, leaf: u64) -> Option<&[u8; HASH_LEN]> {
         usize::try_from(leaf).ok().and_then(|leaf| self.hashes.get(leaf))

@@ -34,9 +34,9 @@ impl Level {
     }
 }
 
-/// A part of an image: sections, leaves in runs of [`LEAVES_TAKEN`] and frames in runs of
-/// [`FRAMES_IN_RUN`], of each those whose index leaves the remainder `part - 1` when divided by
-/// `of`.
+/// A part of an image: sections with the leaves in their payloads, other leaves in runs of
+/// [`LEAVES_TAKEN`] and frames in runs of [`FRAMES_IN_RUN`], of each those whose index leaves the
+/// remainder `part - 1` when divided by `of`.
 ///
 /// [`LEAVES_TAKEN`]: super::bytes::LEAVES_TAKEN
 /// [`FRAMES_IN_RUN`]: super::frames::FRAMES_IN_RUN

@@ -151,7 +151,7 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
             }
         }
         if !is_bulk(&header) {
-            check_payload(context, layout.sections.len(), &header, &mut bytes);
+            check_payload(context, layout.sections.len(), &header, &mut bytes, |_, _| {});
         }
         progress.done(0, header.end() - offset);
         if kind == Some(SectionType::Trailer) {
