@@ -3,9 +3,10 @@
 //! The result depends on the plain bytes, the references and the settings alone. A frame is
 //! stored plain where no codec makes it smaller. References are kept only where they pay: the
 //! frame is compressed with them, and without them unless quick trials show already which is
-//! better. Machine code may be filtered first, which a quick trial decides as well; a
-//! frame's references are then filtered alike, so that what was equal stays equal. Text whose lines
-//! resemble each other is stored as columns, without references, where that is shorter.
+//! better. Where the codec would sort the references' bytes before it begins, quick trials alone
+//! decide, of each reference. Machine code may be filtered first, which a quick trial decides as
+//! well; a frame's references are then filtered alike, so that what was equal stays equal. Text
+//! whose lines resemble each other is stored as columns, without references, where that is shorter.
 
 use std::sync::Arc;
 
@@ -66,6 +67,23 @@ struct Attempt {
     saved_bytes: u64,
 }
 
+impl Attempt {
+    /// An encoding with references that save some bytes.
+    fn with(
+        settings: Settings,
+        filter: Filter,
+        stored: Vec<u8>,
+        references: References,
+        saved: usize,
+    ) -> Self {
+        Self {
+            encoding: Some(Encoding { codec: settings.codec, filter, stored }),
+            kept: references.into_iter().map(|(frame, _)| frame).collect(),
+            saved_bytes: saved as u64,
+        }
+    }
+}
+
 /// What was found out about a frame's lines.
 #[derive(Debug, Default)]
 struct Lines {
@@ -81,6 +99,13 @@ const REFERENCE_GAIN_SHARE: usize = 32;
 /// Where references save one part in this many of what a quick trial leaves, they save a thorough
 /// codec about as much (decision 0013), and it is not asked for the frame alone.
 const QUICK_GAIN_SHARE: usize = 8;
+/// From this level on zstd takes as long for references as for frames, and quick trials decide.
+const TRIAL_LEVEL_MIN: i32 = 9;
+/// There, what a quick trial leaves of a frame alone must fall by one part in so many with all its
+/// references, and by one part in so many with each. More is asked than above, as a quick codec
+/// finds less in the frame itself, so references save more of what it leaves (decision 0013).
+const TRIAL_GAIN_SHARE: usize = 12;
+const TRIAL_GAIN_SHARE_OF_EACH: usize = 25;
 /// Bytes of the tables that references cost.
 const REFERENCE_COST: usize = 4;
 /// A thorough codec makes what a quick one leaves not smaller than this share of it, in percent.
@@ -203,15 +228,13 @@ impl Bench {
         };
         let mut attempt = Attempt::default();
         if !references.is_empty() && settings.codec.prefix_len_max() > 0 {
-            let (stored, gain) =
-                self.pack_with_references(settings, &filtered, &references, filter, trial_len)?;
-            if gain > 0 {
-                attempt.kept = references.iter().map(|&(frame, _)| frame).collect();
-                attempt.saved_bytes = gain as u64;
-                attempt.encoding = Some(Encoding { codec: settings.codec, filter, stored });
-            }
+            let is_tried = settings.codec == QUICK.codec && settings.level >= TRIAL_LEVEL_MIN;
+            attempt = if is_tried {
+                self.pack_by_trial(settings, &filtered, references, filter, trial_len)?
+            } else {
+                self.pack_by_comparing(settings, &filtered, references, filter, trial_len)?
+            };
         }
-        drop(references);
         if attempt.encoding.is_none() {
             let alone = self.pack_alone(settings, packing.tries_incompressible, &filtered)?;
             attempt.encoding = alone.map(|(codec, stored)| Encoding { codec, filter, stored });
@@ -253,11 +276,7 @@ impl Bench {
         references: &References,
         filter: Filter,
     ) -> Result<usize, WriteError> {
-        self.fill_prefix(references, filter);
-        let prefix = std::mem::take(&mut self.prefix);
-        let trial = self.encode(QUICK, &prefix, filtered);
-        self.prefix = prefix;
-        Ok(trial?.len())
+        Ok(self.encode_with(QUICK, filtered, references, filter)?.len())
     }
 
     /// The filter that makes a quick trial with the frame's references smallest, if it gains, and
@@ -310,41 +329,94 @@ impl Bench {
         Ok(None)
     }
 
-    /// The frame with its references, and how many bytes they save, 0 if it is not worth it. The
-    /// length that a quick trial with them left is given if it is known.
-    fn pack_with_references(
+    /// The frame with those of its references that quick trials find worth it, if there are any.
+    /// The length that a quick trial with all of them left is given if it is known.
+    fn pack_by_trial(
         &mut self,
         settings: Settings,
         plain: &[u8],
-        references: &References,
+        mut references: References,
         filter: Filter,
         trial_len: Option<usize>,
-    ) -> Result<(Vec<u8>, usize), WriteError> {
-        self.fill_prefix(references, filter);
-        let prefix = std::mem::take(&mut self.prefix);
-        let stored = self.encode(settings, &prefix, plain);
-        self.prefix = prefix;
-        let stored = stored?;
+    ) -> Result<Attempt, WriteError> {
+        let alone = self.encode(QUICK, &[], plain)?.len().min(plain.len());
+        let mut left = match trial_len {
+            Some(len) => len,
+            None => self.try_plain(plain, &references, filter)?,
+        };
+        if left == 0 || left + alone / TRIAL_GAIN_SHARE >= alone {
+            return Ok(Attempt::default());
+        }
+        // The one that adds least comes first.
+        let mut at = 0;
+        while references.len() > 1 && at < references.len() {
+            let reference = references.remove(at);
+            let len = self.try_plain(plain, &references, filter)?;
+            if len < left + alone / TRIAL_GAIN_SHARE_OF_EACH {
+                left = len;
+            } else {
+                references.insert(at, reference);
+                at += 1;
+            }
+        }
+        let stored = self.encode_with(settings, plain, &references, filter)?;
+        if stored.len() + REFERENCE_COST * references.len() >= plain.len() {
+            return Ok(Attempt::default());
+        }
+        let saved = stored.len() * alone.saturating_sub(left) / left;
+        Ok(Attempt::with(settings, filter, stored, references, saved))
+    }
+
+    /// The frame with its references, if it is smaller so than alone, as far as that has to be
+    /// tried. The length that a quick trial with them left is given if it is known.
+    fn pack_by_comparing(
+        &mut self,
+        settings: Settings,
+        plain: &[u8],
+        references: References,
+        filter: Filter,
+        trial_len: Option<usize>,
+    ) -> Result<Attempt, WriteError> {
+        let stored = self.encode_with(settings, plain, &references, filter)?;
         let cost = stored.len() + REFERENCE_COST * references.len();
         let pays = |alone: usize| cost + alone / REFERENCE_GAIN_SHARE < alone;
         let quick = self.encode(QUICK, &[], plain)?.len().min(plain.len());
         let at_least = quick * QUICK_SHARE / 100;
         if pays(at_least) {
-            return Ok((stored, at_least - cost));
+            let saved = at_least - cost;
+            return Ok(Attempt::with(settings, filter, stored, references, saved));
         }
         if !pays(quick.max(1)) && settings.codec == QUICK.codec {
             // Not even better than the quick trial, so the thorough one need not be asked.
-            return Ok((stored, 0));
+            return Ok(Attempt::default());
         }
         let gains = |&len: &usize| len > 0 && len + quick / QUICK_GAIN_SHARE < quick;
         if let Some(trial_len) = trial_len.filter(gains)
             && pays(quick)
         {
             let saved = stored.len() * (quick - trial_len) / trial_len;
-            return Ok((stored, saved.max(1)));
+            return Ok(Attempt::with(settings, filter, stored, references, saved));
         }
         let alone = self.encode(settings, &[], plain)?.len().min(plain.len());
-        Ok(if pays(alone) { (stored, alone - cost) } else { (stored, 0) })
+        if !pays(alone) {
+            return Ok(Attempt::default());
+        }
+        Ok(Attempt::with(settings, filter, stored, references, alone - cost))
+    }
+
+    /// Compresses a frame, filtered already, with references that are not.
+    fn encode_with(
+        &mut self,
+        settings: Settings,
+        plain: &[u8],
+        references: &References,
+        filter: Filter,
+    ) -> Result<Vec<u8>, WriteError> {
+        self.fill_prefix(references, filter);
+        let prefix = std::mem::take(&mut self.prefix);
+        let stored = self.encode(settings, &prefix, plain);
+        self.prefix = prefix;
+        stored
     }
 }
 

@@ -114,7 +114,7 @@ pub const LEVELS: [Level; 10] = [
     related(
         6,
         "zstd and LZMA, with references",
-        ("zstd:19", LZMA_OF_LITTLE),
+        ("zstd:18", LZMA_OF_LITTLE),
         512 * KIB,
         (4, 3, 2, 3),
     ),
