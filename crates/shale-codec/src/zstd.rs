@@ -235,7 +235,10 @@ mod tests {
 
     #[test]
     fn the_memory_said_is_the_memory_held() {
-        for text in ["zstd:1", "zstd:3", "zstd:6", "zstd:12", "zstd:16", "zstd:19", "zstd:22"] {
+        for text in [
+            "zstd:1", "zstd:3", "zstd:6", "zstd:8", "zstd:12", "zstd:16", "zstd:18", "zstd:19",
+            "zstd:22",
+        ] {
             for (frame_len, prefix_len) in
                 [(16 << 10, 0), (256 << 10, 1 << 20), (1 << 20, 0), (4 << 20, 12 << 20)]
             {

@@ -99,8 +99,9 @@ const REFERENCE_GAIN_SHARE: usize = 32;
 /// Where references save one part in this many of what a quick trial leaves, they save a thorough
 /// codec about as much (decision 0013), and it is not asked for the frame alone.
 const QUICK_GAIN_SHARE: usize = 8;
-/// From this level on zstd takes as long for references as for frames, and quick trials decide.
-const TRIAL_LEVEL_MIN: i32 = 9;
+/// From this level on zstd sorts what it has seen into trees, which takes as long for references as
+/// for frames, and quick trials decide.
+const TRIAL_LEVEL_MIN: i32 = 13;
 /// There, what a quick trial leaves of a frame alone must fall by one part in so many with all its
 /// references, and by one part in so many with each. More is asked than above, as a quick codec
 /// finds less in the frame itself, so references save more of what it leaves (decision 0013).
@@ -473,6 +474,44 @@ mod tests {
         let saved = alone.stored.len() - packed.stored.len();
         assert!(saved > alone.stored.len() / 5, "{saved}");
         assert!(packed.saved_bytes.abs_diff(saved as u64) < saved as u64 / 10);
+    }
+
+    #[test]
+    fn trials_leave_out_what_others_hold_already_and_what_saves_little() {
+        let letters = |seed| -> Vec<u8> {
+            random(seed, 200_000).iter().map(|byte| b'a' + byte % 23).collect()
+        };
+        let plain = letters(5);
+        let holding = |seed, range: std::ops::Range<usize>| {
+            let mut other = letters(seed);
+            other[range.clone()].copy_from_slice(&plain[range]);
+            Arc::new(other)
+        };
+        let little = holding(9, 0..10_000);
+        let references: References = vec![
+            (1, holding(6, 100_000..130_000)),
+            (2, holding(7, 0..80_000)),
+            (3, Arc::clone(&little)),
+            (4, holding(8, 80_000..160_000)),
+        ];
+        let settings = Settings::new(Codec::Zstd, TRIAL_LEVEL_MIN).unwrap();
+        let packing = Packing { choice: Choice::one(settings), ..packing(Codec::Zstd) };
+        let mut bench = Bench::default();
+        let alone = bench.pack(&packing, &plain, Category::Generic, vec![]).unwrap();
+        let packed = bench.pack(&packing, &plain, Category::Generic, references.clone()).unwrap();
+        assert_eq!(packed.references, [2, 4]);
+        let saved = (alone.stored.len() - packed.stored.len()) as u64;
+        assert!(packed.saved_bytes.abs_diff(saved) < saved / 10, "{saved}");
+        let prefix = [&references[1].1[..], &references[3].1[..]].concat();
+        let mut decoded = Vec::new();
+        shale_codec::Decoder::new()
+            .decode(Codec::Zstd, &prefix, &packed.stored, plain.len(), &mut decoded)
+            .unwrap();
+        assert_eq!(decoded, plain);
+        // A twentieth is not worth sorting a frame for, and so not tried.
+        let packed = bench.pack(&packing, &plain, Category::Generic, vec![(3, little)]).unwrap();
+        assert!(packed.references.is_empty() && packed.references_dropped);
+        assert_eq!(packed.stored, alone.stored);
     }
 
     #[test]

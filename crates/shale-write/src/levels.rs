@@ -107,7 +107,7 @@ pub const LEVELS: [Level; 10] = [
     related(
         5,
         "zstd and quick LZMA, with references",
-        ("zstd:12", LZMA_QUICK),
+        ("zstd:8", LZMA_QUICK),
         512 * KIB,
         (4, 3, 2, 3),
     ),

@@ -2,9 +2,9 @@
 //!
 //! The work is cut into units in the order of the image. Threads that decode frames take the units
 //! that end before their frames first, so that the bytes come from the disk once and are hashed,
-//! summed and decoded while they are in memory; what is left is done in the end. A section is summed
-//! and its leaves are hashed in one go, in pieces that stay in the processor's cache: copying out of
-//! the page cache takes as long as hashing.
+//! summed and decoded while they are in memory; what is left is done in the end. A section is
+//! summed and its leaves are hashed in one go, in pieces that stay in the processor's cache:
+//! copying out of the page cache takes as long as hashing.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
