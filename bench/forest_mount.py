@@ -4,13 +4,15 @@
     forest_mount.py --shale BINARY IMAGE LEVELS...
 
 LEVELS are those the forest was made with. Measured: the time until `shale mount` returns, the driver's
-memory then and at the end, `stat` of paths by chance from one thread (each asked once; wall time and the
-driver's processor time), listing directories by chance, and with --find walking the directories `dir-0` ...
-that hold about a million entries. With --squashfs (needs root and mksquashfs) the same walk is done on a
-kernel squashfs of those entries alone, in turn with ours. Everything is printed with the load of the machine.
+memory then and at the end, `stat` of paths by chance (each asked once; wall time and the driver's processor
+time) from one process and from as many at once as --clients says, listing directories by chance, and with
+--find walking the directories `dir-0` ... that hold about a million entries. With --squashfs (needs root and
+mksquashfs) the same walk is done on a kernel squashfs of those entries alone, in turn with ours. Everything
+is printed with the load of the machine.
 """
 
 import argparse
+import multiprocessing
 import os
 import random
 import statistics
@@ -54,6 +56,25 @@ def spread(seconds):
     seconds = sorted(seconds)
     at = lambda part: seconds[min(len(seconds) - 1, int(len(seconds) * part))] * 1e6
     return f"p50 {at(0.5):.0f} us, p99 {at(0.99):.0f} us, max {at(1) / 1000:.1f} ms"
+
+
+def stat_all(paths):
+    """Begin, end and seconds of each `stat`."""
+    taken, begin = [], time.perf_counter()
+    for path in paths:
+        start = time.perf_counter()
+        os.stat(path)
+        taken.append(time.perf_counter() - start)
+    return begin, time.perf_counter(), taken
+
+
+def stat_together(lists):
+    """Lists of paths, each asked for by a process of its own; the seconds from first to last, and of each."""
+    with multiprocessing.Pool(len(lists)) as pool:
+        pool.map(len, lists, chunksize=1)
+        results = pool.map(stat_all, lists, chunksize=1)
+    wall = max(end for _, end, _ in results) - min(begin for begin, _, _ in results)
+    return wall, [seconds for _, _, taken in results for seconds in taken]
 
 
 def walk(paths):
@@ -104,6 +125,7 @@ def main():
     parser.add_argument("levels", type=int, nargs="+")
     parser.add_argument("--shale", default="shale", help="the command")
     parser.add_argument("--stats", type=int, default=100_000, help="paths that are asked for")
+    parser.add_argument("--clients", type=int, nargs="*", default=[], help="processes that ask at once; 1 always does")
     parser.add_argument("--lists", type=int, default=300, help="directories that are listed")
     parser.add_argument("--find", action="store_true", help="walk about a million entries")
     parser.add_argument("--squashfs", action="store_true", help="with --find: beside a squashfs of those alone")
@@ -133,16 +155,15 @@ def main():
             say("mount ready", f"{statistics.median(ready) * 1000:.1f} ms, slowest {max(ready) * 1000:.1f} ms")
             say("driver after mount", f"{memory_kib(driver, 'VmRSS:') / 1024:.1f} MiB resident")
             parent = lambda: "/".join([folder, *(f"dir-{chance.randrange(n)}" for n in directories)])
-            paths = [f"{parent()}/file-{chance.randrange(files)}.txt" for _ in range(args.stats)]
-            taken, used, begin = [], processor_seconds(driver), time.perf_counter()
-            for path in paths:
-                start = time.perf_counter()
-                os.stat(path)
-                taken.append(time.perf_counter() - start)
-            wall = time.perf_counter() - begin
-            used = processor_seconds(driver) - used
-            each = used / len(paths) * 1e6
-            say("random stat", f"{len(paths) / wall:.0f} a second, {spread(taken)}, driver {each:.1f} us each")
+            path = lambda: f"{parent()}/file-{chance.randrange(files)}.txt"
+            paths = lambda: [path() for _ in range(args.stats)]
+            for clients in [1, *args.clients]:
+                some = [paths() for _ in range(clients)]
+                used = processor_seconds(driver)
+                wall, taken = stat_together(some)
+                each = (processor_seconds(driver) - used) / len(taken) * 1e6
+                who = "random stat" if clients == 1 else f"random stat, {clients} clients"
+                say(who, f"{len(taken) / wall:.0f} a second, {spread(taken)}, driver {each:.1f} us each")
             taken = []
             for _ in range(args.lists):
                 path = parent()
