@@ -155,7 +155,7 @@ impl Driver {
     ///
     /// Where the image has none at all the answer is EOPNOTSUPP: programs that look for labels and
     /// access lists in every file stop asking at the first such answer. ENOSYS would stop the
-    /// kernel as well, but also hide the statistics.
+    /// kernel as well, but also hide the statistics. Otherwise it is [`no_xattr`].
     pub(crate) fn xattr(&self, inode: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
         if inode == ROOT && name == STATISTICS_XATTR.as_bytes() {
             return Ok(self.statistics.snapshot(self.view.counters()).to_json().into_bytes());
@@ -175,7 +175,7 @@ impl Driver {
             }
             Ok(self.view.xattr(inode, name)?)
         })?;
-        found.ok_or(Errno::NODATA)
+        found.ok_or_else(|| no_xattr(name))
     }
 
     /// Names of extended attributes, each with a zero after it; `trusted.` ones for root only, as
@@ -247,6 +247,20 @@ impl Driver {
                 Errno::IO
             }
         })
+    }
+}
+
+/// Why there is no attribute of this name, as the kernel answers for file systems of its own by
+/// their namespaces: of FUSE it knows none, so that all names come here.
+fn no_xattr(name: &[u8]) -> Errno {
+    const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    if name == b"system.posix_acl_access" || name == b"system.posix_acl_default" {
+        return Errno::NODATA;
+    }
+    match NAMESPACES.iter().find_map(|namespace| name.strip_prefix(*namespace)) {
+        None => Errno::OPNOTSUPP,
+        Some(b"") => Errno::INVAL,
+        Some(_) => Errno::NODATA,
     }
 }
 

@@ -157,6 +157,10 @@ fn holes_are_found_and_read_as_zeroes() {
     assert_eq!(seek(SeekFrom::Hole(0)), Ok(0));
     assert_eq!(seek(SeekFrom::Data((5 << 20) + 8192)), Err(Errno::NXIO));
     assert_eq!(seek(SeekFrom::Hole(10 << 20)), Err(Errno::NXIO));
+    // As for file systems of the kernel; the call takes it as -1.
+    for sought in [SeekFrom::Data(u64::MAX), SeekFrom::Hole(u64::MAX)] {
+        assert_eq!(seek(sought), Err(Errno::NXIO));
+    }
     assert_eq!(fd.metadata().unwrap().blocks(), 17);
     let dense = File::open(served.join("dense")).unwrap();
     assert_eq!(rustix::fs::seek(&dense, SeekFrom::Hole(0)), Ok(4));
@@ -242,6 +246,21 @@ fn extended_attributes_come_through_and_statistics_stay_hidden() {
     assert_eq!(get(&path, "user.large").unwrap(), [9; 65536]);
     assert_eq!(get(&path, "user.absent"), Err(Errno::NODATA));
     assert_eq!(get(&served.join("plain"), "user.binary"), Err(Errno::NODATA));
+    // By namespaces, as ext4, SquashFS and EROFS answer.
+    for path in [&path, &served.path()] {
+        for (name, errno) in [
+            ("trusted.absent", Errno::NODATA),
+            ("security.selinux", Errno::NODATA),
+            ("system.posix_acl_access", Errno::NODATA),
+            ("user.", Errno::INVAL),
+            ("security.", Errno::INVAL),
+            ("system.absent", Errno::OPNOTSUPP),
+            ("user", Errno::OPNOTSUPP),
+            ("nobody.knows", Errno::OPNOTSUPP),
+        ] {
+            assert_eq!(get(path, name), Err(errno), "{name}");
+        }
+    }
     let mut short = [0; 2];
     assert_eq!(rustix::fs::getxattr(&path, "user.binary", &mut short), Err(Errno::RANGE));
     assert_eq!(rustix::fs::getxattr_query(&path, "user.binary"), Ok(4));

@@ -526,7 +526,9 @@ impl fuser::Filesystem for Endpoint {
         let pending = self.begin(Operation::Seek);
         let found = match (sought(whence), u64::try_from(offset)) {
             (Some(what), Ok(offset)) => self.driver.seek(inode.0, offset, what),
-            _ => Err(SysErrno::INVAL),
+            // Before the file, as behind it: so do ext4 and the kernel's read-only file systems.
+            (Some(_), Err(_)) => Err(SysErrno::NXIO),
+            (None, _) => Err(SysErrno::INVAL),
         };
         match found.and_then(|at| i64::try_from(at).map_err(|_| SysErrno::OVERFLOW)) {
             Ok(at) => {
