@@ -13,6 +13,7 @@ use super::one_file::{Bytes, OneFile};
 use crate::options::Options;
 use crate::view::ViewError;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,10 +33,11 @@ pub(crate) fn image() -> Result<VirtualImage, String> {
 }
 
 /// Whether the trial image mounted at `directory` shows that it cannot be read.
-pub(crate) fn is_error_told(directory: &Path) -> bool {
-    let read = File::open(directory.join(NAME))
-        .and_then(|file| file.read_exact_at(&mut [0; LEN as usize], 0));
-    read.is_err()
+///
+/// Errors: its file cannot be opened, which tells nothing.
+pub(crate) fn is_error_told(directory: &Path) -> io::Result<bool> {
+    let file = File::open(directory.join(NAME))?;
+    Ok(file.read_exact_at(&mut [0; LEN as usize], 0).is_err())
 }
 
 /// A file that ends in a failure.
@@ -68,13 +70,13 @@ mod tests {
     fn a_kernel_that_fills_up_with_zeroes_is_found_out() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(NAME);
-        // What one of them shows, what others show, and where nothing can be read at all.
+        // What one of them shows, what others show, and where nothing can be found out.
         std::fs::write(&file, [0; LEN as usize]).unwrap();
-        assert!(!is_error_told(directory.path()));
+        assert!(!is_error_told(directory.path()).unwrap());
         std::fs::write(&file, [b'-'; READABLE_LEN as usize]).unwrap();
-        assert!(is_error_told(directory.path()));
+        assert!(is_error_told(directory.path()).unwrap());
         std::fs::remove_file(&file).unwrap();
-        assert!(is_error_told(directory.path()));
+        assert!(is_error_told(directory.path()).is_err());
     }
 
     #[test]

@@ -92,7 +92,7 @@ enum Through {
 
 /// Mounts the EROFS image `file`; by the system call, as mount(8) would put a loop device between.
 fn attach(file: &Path, mount_point: &Path, options: &Options) -> Result<Through, MountError> {
-    if options.loop_device || !are_errors_told() {
+    if options.loop_device || !are_errors_told()? {
         return attach_loop(file, mount_point, options).map(|()| Through::Loop);
     }
     let flag = |wanted: bool, flag| if wanted { flag } else { MountFlags::empty() };
@@ -113,21 +113,32 @@ fn attach(file: &Path, mount_point: &Path, options: &Options) -> Result<Through,
 }
 
 /// Whether what cannot be read is an error of the kernel's EROFS over a file, or zeroes. Tried
-/// once, some milliseconds; yes where it cannot be tried, as then the mount itself tells why.
-fn are_errors_told() -> bool {
+/// once, some milliseconds.
+///
+/// Errors: it could not be tried, as where there are too few file handles. Nothing is mounted on a
+/// guess: a wrong one would be zeroes for data.
+fn are_errors_told() -> Result<bool, MountError> {
     static TOLD: OnceLock<bool> = OnceLock::new();
-    *TOLD.get_or_init(|| try_errors().unwrap_or(true))
+    match TOLD.get() {
+        Some(told) => Ok(*told),
+        None => try_errors().map(|told| *TOLD.get_or_init(|| told)),
+    }
 }
 
-fn try_errors() -> Option<bool> {
-    let (above, below) = (Place::new().ok()?, Place::new().ok()?);
+fn try_errors() -> Result<bool, MountError> {
+    let (above, below) = (Place::new()?, Place::new()?);
     let options = Options { thread_count: 1, ..Options::default() };
-    let _mounted = super::mount(Arc::new(trial::image().ok()?), &below.path, &options).ok()?;
+    let image = trial::image().map_err(MountError::KernelView)?;
+    let _mounted = super::mount(Arc::new(image), &below.path, &options)?;
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount(below.path.join(FILE_NAME), &above.path, "erofs", flags, None).ok()?;
+    let file = below.path.join(FILE_NAME);
+    if rustix::mount::mount(file, &above.path, "erofs", flags, None).is_err() {
+        // Nor will the image itself be mounted, and that tells why.
+        return Ok(true);
+    }
     let told = trial::is_error_told(&above.path);
     let _ = rustix::mount::unmount(&above.path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH);
-    Some(told)
+    told.map_err(|error| MountError::system("read the trial image of the kernel view", error))
 }
 
 fn attach_loop(file: &Path, mount_point: &Path, options: &Options) -> Result<(), MountError> {
