@@ -96,21 +96,19 @@ pub fn mount(
             life.end(result);
         })
     };
-    match server.and_then(|server| idle::watch(&life, &driver, options.idle_after).map(|()| server))
-    {
-        Ok(server) => Ok(Mounted {
-            life,
-            outer: None,
-            driver,
-            negotiated,
-            server: Some(server),
-            follower: None,
-        }),
-        Err(error) => {
-            let _ = life.unmount(true);
-            Err(MountError::system("start a thread", error))
-        }
+    let watched = |server| idle::watch(&life, &driver, options.idle_after).map(|()| server);
+    let server = server.and_then(watched).map_err(|error| {
+        let _ = life.unmount(true);
+        MountError::system("start a thread", error)
+    })?;
+    let server = Some(server);
+    let mut mounted = Mounted { life, outer: None, driver, negotiated, server, follower: None };
+    // The first answer comes when every thread has its handle of the device: not before then may
+    // the caller take handles, and be told that the mount works. None comes where it broke down.
+    if rustix::fs::statfs(mounted.mount_point()).is_err() {
+        mounted.join()?;
     }
+    Ok(mounted)
 }
 
 /// A mount being served. Dropping it unmounts, lazily if need be.

@@ -168,6 +168,43 @@ fn a_mount_works_with_more_threads_than_it_may_have_files() {
     point.becomes(false);
 }
 
+#[test]
+fn a_mount_with_few_file_handles_works_or_is_refused() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    let views = if is_root() { &["fuse", "kernel"][..] } else { &["fuse"] };
+    for view in views {
+        let mut working_count = 0;
+        for handle_count in 3..=20 {
+            let script = format!(
+                "ulimit -n {handle_count} && \
+                 exec \"$0\" mount -o threads=2 --view {view} image.shale mnt"
+            );
+            let words = ["-c", &script, env!("CARGO_BIN_EXE_shale")];
+            let output = stage.other("sh", &words).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            if !output.status.success() {
+                assert!(!said.is_empty(), "{view}, {handle_count}: it does not say why");
+                assert!(!point.is_mounted(), "{view}, {handle_count}: {said}");
+                continue;
+            }
+            let read =
+                || fs::read(stage.path("mnt/docs/text.txt")).is_ok_and(|read| read == text());
+            std::thread::scope(|scope| {
+                for reader in [0; 4].map(|_| scope.spawn(read)) {
+                    assert!(reader.join().unwrap(), "{view}, {handle_count}: {said}");
+                }
+            });
+            assert_eq!(fs::read_dir(stage.path("mnt/docs")).unwrap().count(), 2);
+            stage.run(0, &["umount", "mnt"]);
+            point.becomes(false);
+            working_count += 1;
+        }
+        // Not every kernel has an EROFS.
+        assert!(working_count > 0 || *view == "kernel", "{view}: no mount");
+    }
+}
+
 /// An image that cannot be opened before somebody writes to it: a disk that is slow.
 fn slow_image(stage: &Stage) -> PathBuf {
     let slow = stage.path("slow.shale");

@@ -32,13 +32,32 @@ pub fn return_memory_when_freed() {
     }
 }
 
-/// Tells the caller that the mounts work, and lets go of it.
+/// Tells the caller that the mounts work, and lets go of its session, directory, output and
+/// terminal. Standard error stays if it is a file or a socket, as of a service's log; a terminal or
+/// a pipe, whose reader would wait for its end, is let go of as well.
+///
+/// # Errors
+/// The caller was not told, and nothing may stay mounted.
 pub fn tell_ready() -> anyhow::Result<()> {
+    // All that may fail comes before the caller is told, also for want of file handles.
+    let null = File::options().read(true).write(true).open("/dev/null");
+    let null = null.context("cannot open /dev/null")?;
+    std::env::set_current_dir("/").context("cannot leave the current directory")?;
+    // The group leader cannot make a session; it is one of its own group all the same.
+    let _ = rustix::process::setsid();
+    let kind = rustix::fs::fstat(std::io::stderr())
+        .map(|found| FileType::from_raw_mode(found.st_mode))
+        .unwrap_or(FileType::Unknown);
     let mut out = std::io::stdout().lock();
     // The caller may be gone; the mount serves all the same.
     let _ = out.write_all(READY).and_then(|()| out.flush());
     drop(out);
-    detach()
+    // These take the place of an open handle, and cannot fail.
+    let _ = rustix::stdio::dup2_stdout(&null);
+    if !matches!(kind, FileType::RegularFile | FileType::Socket) {
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+    Ok(())
 }
 
 /// Starts this program again to mount and serve, and waits until it says that it does.
@@ -92,23 +111,4 @@ pub fn start(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         Some(_) => Ok(Exit::Failed),
         None => bail!("the background process was ended: {status}"),
     }
-}
-
-/// Lets go of the caller's session, directory, output and terminal. Standard error stays if it is
-/// a file or a socket, as of a service's log; a terminal or a pipe, whose reader would wait for its
-/// end, is let go of as well.
-fn detach() -> anyhow::Result<()> {
-    // The group leader cannot make a session; it is one of its own group all the same.
-    let _ = rustix::process::setsid();
-    std::env::set_current_dir("/").context("cannot leave the current directory")?;
-    let null = File::options().read(true).write(true).open("/dev/null");
-    let null = null.context("cannot open /dev/null")?;
-    rustix::stdio::dup2_stdout(&null).context("cannot let go of standard output")?;
-    let kind = rustix::fs::fstat(std::io::stderr())
-        .map(|found| FileType::from_raw_mode(found.st_mode))
-        .unwrap_or(FileType::Unknown);
-    if !matches!(kind, FileType::RegularFile | FileType::Socket) {
-        rustix::stdio::dup2_stderr(&null).context("cannot let go of standard error")?;
-    }
-    Ok(())
 }
