@@ -44,6 +44,7 @@ pub use input::{
     Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, NamePattern, RuleError, Rules,
     survey,
 };
+pub use output::sync_directory;
 pub use parity::{ParityOptions, ParityReport, add_parity};
 pub use pattern::{PatternError, Patterns};
 pub use progress::{Cancel, NoProgress, Phase, Progress};

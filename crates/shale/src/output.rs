@@ -18,6 +18,15 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 
+/// Brings the names in an open directory to the disk, such as that of a file just renamed. Some
+/// file systems cannot sync directories; a name is then as safe as it gets.
+pub fn sync_directory(directory: impl AsFd) -> io::Result<()> {
+    match rustix::fs::fsync(directory) {
+        Ok(()) | Err(Errno::INVAL | Errno::ROFS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// What is at the place of the output before anything is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Existing {
@@ -107,11 +116,8 @@ impl OutputFile {
             Err(Errno::EXIST) => return Err(Error::Exists { path: self.path.clone() }),
             Err(error) => return Err(Error::io("name the output", &self.path)(error)),
         }
-        // Some file systems cannot sync directories; the name is then as safe as it gets.
-        match rustix::fs::fsync(&self.directory) {
-            Ok(()) | Err(Errno::INVAL | Errno::ROFS) => Ok(()),
-            Err(error) => Err(Error::io("write to disk the directory of", &self.path)(error)),
-        }
+        sync_directory(&self.directory)
+            .map_err(Error::io("write to disk the directory of", &self.path))
     }
 
     /// Fails with EXIST if the name is taken.

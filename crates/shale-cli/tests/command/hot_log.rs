@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::mount::Point;
 use crate::order;
-use crate::stage::{ODD_NAME, Stage};
+use crate::stage::{ODD_NAME, Stage, is_root};
 
 /// Waits until the list is this.
 #[track_caller]
@@ -32,9 +32,9 @@ fn end(stage: &Stage, point: &Point<'_>, list: &Path, expected: &[u8]) {
     point.becomes(false);
 }
 
-/// Mounts with the list `list`, by a child that stays.
-fn mount_in_front(stage: &Stage, point: &Point<'_>) -> Child {
-    let words = ["mount", "-f", "image.shale", "mnt", "-o", "hotlog=list"];
+/// Mounts with this option, by a child that stays.
+fn mount_in_front(stage: &Stage, point: &Point<'_>, option: &str) -> Child {
+    let words = ["mount", "-f", "image.shale", "mnt", "-o", option];
     let child = stage.command(&words).stderr(Stdio::null()).spawn().unwrap();
     point.becomes(true);
     child
@@ -99,7 +99,7 @@ fn a_name_with_a_line_end_is_listed_so_that_it_is_found() {
 fn a_killed_driver_leaves_a_whole_list() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
-    let mut child = mount_in_front(&stage, &point);
+    let mut child = mount_in_front(&stage, &point, "hotlog=list");
     fs::read(stage.path("mnt/docs/deep/text.md")).unwrap();
     fs::read(stage.path("mnt/.hidden")).unwrap();
     becomes(&stage.path("list"), b"docs/deep/text.md\n.hidden\n");
@@ -110,6 +110,50 @@ fn a_killed_driver_leaves_a_whole_list() {
     let found = fs::read(stage.path("list")).unwrap();
     let rest = found.strip_prefix(b"docs/deep/text.md\n.hidden\n").unwrap();
     assert!(matches!(rest, b"" | b"docs/text.txt\n" | b"twin\n"), "{}", found.escape_ascii());
+}
+
+/// A file system in a file, mounted on `at`, that writes by itself only what it is told to sync.
+struct Disk<'a>(&'a Stage, &'static str);
+
+impl<'a> Disk<'a> {
+    /// `None` where there are no loop devices.
+    fn mount(stage: &'a Stage, file: &str, at: &'static str) -> Option<Self> {
+        fs::create_dir(stage.path(at)).unwrap();
+        let mount = stage.other("mount", &["-o", "loop,commit=900", file, at]).output().unwrap();
+        if !mount.status.success() {
+            println!("skipped: {}", String::from_utf8_lossy(&mount.stderr));
+            return None;
+        }
+        Some(Self(stage, at))
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.other("umount", &[self.1]).status();
+    }
+}
+
+#[test]
+fn a_list_is_on_the_disk_when_the_mount_has_ended() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    fs::File::create(stage.path("disk")).unwrap().set_len(16 << 20).unwrap();
+    let made = stage.other("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0", "disk"]).status();
+    if !is_root() || !made.is_ok_and(|status| status.success()) {
+        println!("skipped: it needs root and mkfs.ext4");
+        return;
+    }
+    let Some(_disk) = Disk::mount(&stage, "disk", "before") else { return };
+    let mut child = mount_in_front(&stage, &point, "hotlog=before/list");
+    fs::read(stage.path("mnt/.hidden")).unwrap();
+    stage.run(0, &["umount", "mnt"]);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    // The power goes: what did not get to the disk by now never does.
+    fs::copy(stage.path("disk"), stage.path("copy")).unwrap();
+    let Some(_disk) = Disk::mount(&stage, "copy", "after") else { return };
+    assert_eq!(fs::read(stage.path("after/list")).unwrap_or_default(), b".hidden\n");
+    assert!(!stage.path("after/list.new").exists());
 }
 
 #[test]
@@ -154,7 +198,7 @@ fn a_stuck_driver_does_not_keep_its_mount() {
 fn stop_and_unmount() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
-    let mut child = mount_in_front(&stage, &point);
+    let mut child = mount_in_front(&stage, &point, "hotlog=list");
     fs::read(stage.path("mnt/.hidden")).unwrap();
     let pid = Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::STOP).unwrap();

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The file by its path.
+/// The file by its path, which is absolute.
 #[derive(Debug, Clone)]
 pub struct WholeFile {
     path: PathBuf,
@@ -35,13 +35,20 @@ impl WholeFile {
         Ok(file)
     }
 
-    /// Replaces all of it.
+    /// Replaces all of it. It is on the disk when this returns.
     pub fn replace(&self, bytes: &[u8]) -> io::Result<()> {
         let mut file = self.begin()?;
         file.write_all(bytes)?;
         // Otherwise a machine that stops may show the name without the bytes.
         file.sync_data()?;
-        std::fs::rename(self.unfinished(), &self.path)
+        // Never more than one open file: a driver may have few left.
+        drop(file);
+        std::fs::rename(self.unfinished(), &self.path)?;
+        // Otherwise it may show what was there before.
+        match self.path.parent() {
+            Some(parent) => shale::sync_directory(File::open(parent)?),
+            None => Ok(()),
+        }
     }
 
     /// Where it is.
