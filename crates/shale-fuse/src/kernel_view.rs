@@ -21,6 +21,7 @@ use crate::options::Options;
 use crate::view::{Totals, View};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 pub(crate) use image::{FILE_NAME, VirtualImage};
 
@@ -56,27 +57,42 @@ pub fn suits_kernel_view(totals: Totals, options: &Options) -> Result<(), String
     Ok(())
 }
 
-/// Mounts `view` at `mount_point` as the kernel's EROFS.
-///
-/// Like any file system of the kernel, it is visible to all users whom permissions allow.
-///
-/// Reads all metadata of the view and lays it out in memory, about 100 bytes an entry, before it
-/// mounts: some microseconds an entry. Errors: [`MountError::KernelView`] where the view, the
-/// kernel or the rights of this process do not allow it, and those of [`mount`](crate::mount()).
-pub fn mount_kernel_view(
-    view: Arc<dyn View>,
-    mount_point: &Path,
-    options: &Options,
-) -> Result<Mounted, MountError> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(MountError::KernelView("only root may mount it".into()));
+/// A tree laid out for the kernel's EROFS and not mounted yet.
+pub struct KernelView(VirtualImage);
+
+impl KernelView {
+    /// Lays out `view`, unless `cancel` becomes true meanwhile: then it ends soon, with an error.
+    ///
+    /// Reads all metadata of the view and lays it out in memory, about 100 bytes an entry: some
+    /// microseconds an entry, which is what takes long of mounting it. Errors:
+    /// [`MountError::KernelView`] where the view, the options or the rights of this process do not
+    /// allow it.
+    pub fn lay_out(
+        view: Arc<dyn View>,
+        options: &Options,
+        cancel: &AtomicBool,
+    ) -> Result<Self, MountError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(MountError::KernelView("only root may mount it".into()));
+        }
+        if options.on_read.is_some() {
+            let reason =
+                "its reads do not tell files apart, so a list of what is read would be wrong";
+            return Err(MountError::KernelView(reason.into()));
+        }
+        let layout = layout::layout(&*view, options, cancel).map_err(MountError::KernelView)?;
+        Ok(Self(VirtualImage::new(view, layout)))
     }
-    if options.on_read.is_some() {
-        let reason = "its reads do not tell files apart, so a list of what is read would be wrong";
-        return Err(MountError::KernelView(reason.into()));
+
+    /// Mounts it at `mount_point`, with the options that it was laid out with.
+    ///
+    /// Like any file system of the kernel, it is visible to all users whom permissions allow.
+    ///
+    /// Errors: [`MountError::KernelView`] where the kernel does not allow it, and those of
+    /// [`mount`](crate::mount()).
+    pub fn mount(self, mount_point: &Path, options: &Options) -> Result<Mounted, MountError> {
+        over::mount(self.0, mount_point, options)
     }
-    let layout = layout::layout(&*view, options).map_err(MountError::KernelView)?;
-    over::mount(VirtualImage::new(view, layout), mount_point, options)
 }
 
 #[cfg(test)]

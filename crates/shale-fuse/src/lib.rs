@@ -40,7 +40,7 @@ mod unmount;
 
 pub use confine::confine;
 pub use error::MountError;
-pub use kernel_view::{mount_kernel_view, suits_kernel_view};
+pub use kernel_view::{KernelView, suits_kernel_view};
 pub use mount::{Mounted, StatisticsSource, Unmounter, mount};
 pub use options::{Flush, LineSink, Options, ReadWatch};
 pub use prometheus::prometheus;

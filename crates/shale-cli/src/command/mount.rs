@@ -16,13 +16,12 @@ mod verify; // images checked before they are mounted
 mod whole_file; // a file that is replaced as a whole
 mod wishes; // -o and its long forms
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shale::read::{FrameCache, Options as ReadOptions, Tree, Workers};
-use shale_fuse::{MountError, Mounted, Subtree, View, ViewError};
+use shale_fuse::{KernelView, MountError, Mounted, Subtree, View, ViewError};
 
 use crate::args::{ImageArgs, Mount, ViewChoice};
 use crate::exit::Exit;
@@ -155,10 +154,14 @@ fn mount(
         on_flush,
         ..wishes.driver.clone()
     };
-    let mounted = ending.mount(|| match wishes.view {
-        ViewChoice::Fuse => shale_fuse::mount(view, dir, &driver),
-        ViewChoice::Kernel => shale_fuse::mount_kernel_view(view, dir, &driver),
-        ViewChoice::Auto => faster_view(view, dir, &driver, say),
+    let laid_out = lay_out(&view, wishes.view, &driver, ending, say)?;
+    let mounted = ending.mount(|| match laid_out.map(|laid_out| laid_out.mount(dir, &driver)) {
+        Some(Err(MountError::KernelView(reason))) if wishes.view == ViewChoice::Auto => {
+            say.detail(format!("not the kernel view: {reason}"));
+            shale_fuse::mount(view, dir, &driver)
+        }
+        Some(result) => result,
+        None => shale_fuse::mount(view, dir, &driver),
     })?;
     for line in mounted.negotiated().to_string().lines() {
         say.detail(line);
@@ -166,22 +169,38 @@ fn mount(
     Ok(mounted)
 }
 
-/// The kernel view where it is expected to be faster and is possible, else FUSE.
-fn faster_view(
-    view: Arc<dyn View>,
-    dir: &Path,
+/// `view` laid out for the kernel, if that is wanted; or nothing if whatever is faster is wanted
+/// and that is not possible or not expected to be. Fails if `ending` says that the process is to
+/// end.
+fn lay_out(
+    view: &Arc<dyn View>,
+    choice: ViewChoice,
     options: &shale_fuse::Options,
+    ending: &Ending,
     say: &Say,
-) -> Result<Mounted, MountError> {
-    let reason = match shale_fuse::suits_kernel_view(view.totals(), options) {
-        Ok(()) => match shale_fuse::mount_kernel_view(Arc::clone(&view), dir, options) {
-            Err(MountError::KernelView(reason)) => reason,
-            other => return other,
-        },
-        Err(reason) => reason,
+) -> anyhow::Result<Option<KernelView>> {
+    let is_auto = match choice {
+        ViewChoice::Fuse => return Ok(None),
+        ViewChoice::Kernel => false,
+        ViewChoice::Auto => true,
     };
-    say.detail(format!("not the kernel view: {reason}"));
-    shale_fuse::mount(view, dir, options)
+    let not_so = |reason| {
+        say.detail(format!("not the kernel view: {reason}"));
+        Ok(None)
+    };
+    let totals = view.totals();
+    if is_auto && let Err(reason) = shale_fuse::suits_kernel_view(totals, options) {
+        return not_so(reason);
+    }
+    ending.prepare()?;
+    say.detail(format!("laying out {} inodes for the kernel", totals.inode_count));
+    let laid_out = KernelView::lay_out(Arc::clone(view), options, &ending.cancel().flag());
+    // What went wrong meanwhile is not what it ends for.
+    ending.check()?;
+    match laid_out {
+        Err(MountError::KernelView(reason)) if is_auto => not_so(reason),
+        laid_out => Ok(Some(laid_out?)),
+    }
 }
 
 fn subtree(tree: Tree, path: &[u8]) -> anyhow::Result<Arc<dyn View>> {

@@ -242,15 +242,14 @@ fn a_signal_while_images_are_mounted_leaves_no_mount() {
             let child = command.spawn().unwrap();
             point.becomes(true);
             let called = Pid::from_child(&child);
-            let driver = if foreground { called } else { child_of(called) };
+            let driver = if foreground { called } else { driver_of(called) };
             // The first mount goes at once, though the second image is still being opened.
             rustix::process::kill_process(driver, Signal::TERM).unwrap();
             point.becomes(false);
             let (status, said) = if opened {
                 ended(child, || {
                     // Not before somebody waits for it, who may have ended instead.
-                    let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-                    let _ = fs::File::options().write(true).custom_flags(nonblock).open(&slow);
+                    open_slow(&slow);
                 })
             } else {
                 // Twice is for those who do not want to wait.
@@ -282,11 +281,60 @@ fn a_signal_while_images_are_mounted_leaves_no_mount() {
     assert!(status.signal() == Some(Signal::TERM.as_raw()) || status.code() == Some(130));
 }
 
-/// The only child of a process.
-fn child_of(process: Pid) -> Pid {
+/// The driver that a process has started, as soon as it is one and no copy of its parent.
+#[track_caller]
+fn driver_of(process: Pid) -> Pid {
     let process = process.as_raw_nonzero();
-    let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
-    Pid::from_raw(list.trim().parse().unwrap()).unwrap()
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+        if let Some(child) = list.trim().parse().ok().and_then(Pid::from_raw) {
+            let words = fs::read_to_string(format!("/proc/{child}/cmdline"));
+            if words.is_ok_and(|words| words.contains("--ready")) {
+                return child;
+            }
+        }
+        assert!(Instant::now() < end, "it has no driver");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Lets those go on who wait for the slow image, if anybody does.
+fn open_slow(slow: &Path) {
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let _ = fs::File::options().write(true).custom_flags(nonblock).open(slow);
+}
+
+#[test]
+fn a_signal_while_a_kernel_view_is_laid_out_leaves_nothing_mounted() {
+    let stage = Stage::without_image();
+    if !is_root() {
+        return;
+    }
+    let Some(point) = Point::new(&stage) else { return };
+    // Seconds of work in a small image. How much of it is done is counted where it is done.
+    let mut manifest = String::from("d 755 0 0 1700000000 - .\nf 644 = = = 9000 first\n");
+    (0..400_000).for_each(|n| manifest += &format!("f = = = = 9000 {n:06}\n"));
+    fs::write(stage.path("manifest"), manifest).unwrap();
+    stage.run(0, &["create", "-q0", "--manifest", "manifest", "-o", "image.shale", "--no-verify"]);
+    for more in [&["-f"][..], &[]] {
+        let words = [&["mount", "-v", "--view", "kernel", "image.shale", "mnt"], more].concat();
+        let mut child = stage.heeding(&words).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        while !said.contains("laying out 400002 inodes") {
+            assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
+        }
+        // One who goes on to the end stumbles over this.
+        fs::remove_dir(stage.path("mnt")).unwrap();
+        rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let (status, _) = ended(child, || {});
+        lines.read_to_string(&mut said).unwrap();
+        assert_eq!(status.code(), Some(130), "{said}");
+        assert!(said.contains("interrupted"), "{said}");
+        assert!(!point.is_mounted());
+        fs::create_dir(stage.path("mnt")).unwrap();
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::view::{
 };
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Inodes beyond which the metadata is better asked for through FUSE than made at mount.
 const INODE_COUNT_MAX: u64 = 3_000_000;
@@ -104,6 +105,7 @@ impl Entry {
 struct Plan<'v> {
     view: &'v dyn View,
     options: &'v Options,
+    cancel: &'v AtomicBool,
     has_xattrs: bool,
     nodes: Vec<Node>,
     by_inode: HashMap<u64, usize>,
@@ -121,8 +123,12 @@ struct Plan<'v> {
 }
 
 /// Lays out the tree of `view`. Reads all its metadata, no data. An error is the reason why the
-/// kernel's EROFS cannot show this tree, in words.
-pub(super) fn layout(view: &dyn View, options: &Options) -> Result<Layout, String> {
+/// kernel's EROFS cannot show this tree, in words, or that `cancel` became true.
+pub(super) fn layout(
+    view: &dyn View,
+    options: &Options,
+    cancel: &AtomicBool,
+) -> Result<Layout, String> {
     let inode_count = view.totals().inode_count;
     if inode_count > INODE_COUNT_MAX {
         return Err(format!("it has {inode_count} inodes; at most {INODE_COUNT_MAX} are laid out"));
@@ -130,6 +136,7 @@ pub(super) fn layout(view: &dyn View, options: &Options) -> Result<Layout, Strin
     let mut plan = Plan {
         view,
         options,
+        cancel,
         has_xattrs: view.xattr_use().any,
         nodes: Vec::new(),
         by_inode: HashMap::new(),
@@ -163,9 +170,15 @@ fn check_len(len: u64) -> Result<(), String> {
 }
 
 impl Plan<'_> {
+    /// Fails once the whole is cancelled; asked wherever a tree may have millions of something.
+    fn go_on(&self) -> Result<(), String> {
+        if self.cancel.load(Relaxed) { Err("laying it out was cancelled".into()) } else { Ok(()) }
+    }
+
     /// Takes note of something that needs so many bytes. Fails as soon as all that is known needs
     /// too many, rather than when it is placed: one directory may have more than fits in memory.
     fn know(&mut self, len: u64) -> Result<(), String> {
+        self.go_on()?;
         self.known_len = self.known_len.saturating_add(len);
         check_len(self.known_len)
     }
@@ -266,6 +279,7 @@ impl Plan<'_> {
         let mut holes = Vec::new();
         let mut at = 0;
         while let Some(start) = self.view.seek(inode, at, Seek::Hole).map_err(failed)? {
+            self.go_on()?;
             if start >= len {
                 break;
             }
@@ -418,6 +432,7 @@ impl Plan<'_> {
         put(erofs::SUPERBLOCK_OFFSET as u64, &superblock);
         let nodes = std::mem::take(&mut self.nodes);
         for (index, node) in nodes.iter().enumerate() {
+            self.go_on()?;
             let at = meta_block * BLOCK_LEN + node.at;
             let place = match node.body {
                 Body::Nothing => 0,
@@ -497,7 +512,7 @@ impl Plan<'_> {
 mod tests {
     use super::*;
     use crate::view::{MODE_DIRECTORY, Time, Totals, XattrUse};
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::atomic::AtomicU64;
 
     /// A directory with one file of very many names, and attributes of any size.
     struct Links {
@@ -505,11 +520,25 @@ mod tests {
         asked: AtomicU64,
         inode_count: u64,
         value_len: usize,
+        /// Becomes true when this many entries were asked for.
+        cancel: AtomicBool,
+        cancel_at: u64,
     }
 
     impl Links {
         fn new(count: u64) -> Self {
-            Self { count, asked: AtomicU64::new(0), inode_count: 2, value_len: 0 }
+            Self {
+                count,
+                asked: AtomicU64::new(0),
+                inode_count: 2,
+                value_len: 0,
+                cancel: AtomicBool::new(false),
+                cancel_at: u64::MAX,
+            }
+        }
+
+        fn lay_out(&self) -> Result<Layout, String> {
+            layout(self, &Options::default(), &self.cancel)
         }
     }
 
@@ -537,7 +566,9 @@ mod tests {
             each: &mut dyn FnMut(crate::view::Entry<'_>) -> bool,
         ) -> Result<(), ViewError> {
             for n in first..self.count {
-                self.asked.fetch_add(1, Relaxed);
+                if self.asked.fetch_add(1, Relaxed) + 1 == self.cancel_at {
+                    self.cancel.store(true, Relaxed);
+                }
                 let attributes = self.attributes(2 + n % (self.inode_count - 1))?;
                 // Every third is shorter, so that they are not in the order of their names.
                 let name = if n % 3 == 0 { format!("{n}") } else { format!("{n:010}") };
@@ -588,9 +619,8 @@ mod tests {
 
     #[test]
     fn a_directory_is_not_read_further_than_its_metadata_may_take() {
-        let options = Options::default();
         let view = Links::new(10_000_000);
-        let reason = layout(&view, &options).map(|_| ()).unwrap_err();
+        let reason = view.lay_out().map(|_| ()).unwrap_err();
         assert!(reason.contains("1 GiB"), "{reason}");
         // Each takes more than 12 bytes; those of one step may be too many.
         let asked_max = METADATA_LEN_MAX / 12 + LIST_COUNT_MAX as u64;
@@ -598,17 +628,29 @@ mod tests {
         assert!(asked <= asked_max, "{asked} entries were read");
         // So it is where not the names are what is much.
         let view = Links { inode_count: 100_001, value_len: 60_000, ..Links::new(100_000) };
-        let reason = layout(&view, &options).map(|_| ()).unwrap_err();
+        let reason = view.lay_out().map(|_| ()).unwrap_err();
         assert!(reason.contains("1 GiB"), "{reason}");
         let asked = view.asked.into_inner();
         assert!(asked <= LIST_COUNT_MAX as u64, "{asked} entries were read");
     }
 
     #[test]
+    fn who_cancels_does_not_wait_for_the_rest_of_the_tree() {
+        let (count, step) = (10 * LIST_COUNT_MAX as u64, LIST_COUNT_MAX as u64);
+        for cancel_at in [1, step, 3 * step + 1, count] {
+            let view = Links { cancel_at, ..Links::new(count) };
+            let reason = view.lay_out().map(|_| ()).unwrap_err();
+            assert!(reason.contains("cancelled"), "{reason}");
+            let asked = view.asked.into_inner();
+            assert!(asked < cancel_at + step, "{asked} entries were read, not {cancel_at}");
+        }
+    }
+
+    #[test]
     fn a_directory_that_is_read_in_steps_is_whole_and_in_order() {
         let count = 3 * LIST_COUNT_MAX as u64 + 7;
         let view = Links::new(count);
-        let layout = layout(&view, &Options::default()).unwrap();
+        let layout = view.lay_out().unwrap();
         assert_eq!(view.asked.into_inner(), count);
         // Blocks of names: the first entry of each tells how many there are.
         let mut names = Vec::new();

@@ -17,6 +17,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The one file in the trial image.
 const NAME: &str = "trial";
@@ -28,7 +29,7 @@ const READABLE_LEN: u64 = 3 * BLOCK_LEN;
 /// The trial image.
 pub(crate) fn image() -> Result<VirtualImage, String> {
     let view = Arc::new(OneFile(Trial));
-    let layout = layout(&*view, &Options::default())?;
+    let layout = layout(&*view, &Options::default(), &AtomicBool::new(false))?;
     Ok(VirtualImage::new(view, layout))
 }
 

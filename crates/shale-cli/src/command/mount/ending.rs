@@ -35,8 +35,8 @@ struct State {
 /// What the process is at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Images are checked, which ends soon once it is cancelled.
-    Check,
+    /// Images are checked, or one is laid out for the kernel, which ends soon once it is cancelled.
+    Prepare,
     /// An image is opened; it may take long.
     Open,
     /// An image is being mounted: whether it is mounted cannot be told.
@@ -48,7 +48,7 @@ enum Stage {
 impl Ending {
     /// Takes charge of signals, in a thread of its own.
     pub fn new() -> io::Result<Self> {
-        let state = Mutex::new(State { stage: Stage::Check, mounts: Vec::new() });
+        let state = Mutex::new(State { stage: Stage::Prepare, mounts: Vec::new() });
         let shared = Arc::new(Shared { cancel: Cancel::new(), state });
         let ending = Self(Arc::clone(&shared));
         signal::on_end(move |signal| shared.end(signal))?;
@@ -58,6 +58,11 @@ impl Ending {
     /// The switch that the first signal throws.
     pub fn cancel(&self) -> &Cancel {
         &self.0.cancel
+    }
+
+    /// An image is about to be laid out. Fails once a signal came.
+    pub fn prepare(&self) -> Result<(), Error> {
+        self.0.enter(Stage::Prepare)
     }
 
     /// An image is about to be opened. Fails once a signal came.
@@ -112,9 +117,10 @@ impl Shared {
         let state = self.state();
         let is_first = !self.cancel.is_cancelled();
         self.cancel.cancel();
+        let has_mounts = !state.mounts.iter().all(Unmounter::has_ended);
         let can_die = match state.stage {
-            Stage::Check => !is_first,
-            Stage::Open => state.mounts.iter().all(Unmounter::has_ended),
+            Stage::Prepare => !is_first && !has_mounts,
+            Stage::Open => !has_mounts,
             Stage::Mount | Stage::Serve => false,
         };
         if can_die {
