@@ -8,6 +8,7 @@
 //! threads, and end together with a signal or each by its own unmount.
 
 mod background; // the process that serves
+mod caller; // signals to the one that waits for it
 mod ending; // signals to it
 mod hot_log; // what is read first
 mod memory; // how much there is
@@ -26,7 +27,8 @@ use shale_fuse::{KernelView, MountError, Mounted, Subtree, View, ViewError};
 use crate::args::{ImageArgs, Mount, ViewChoice};
 use crate::exit::Exit;
 use crate::report::Say;
-use crate::{open, signal, text};
+use crate::{open, text};
+use caller::Caller;
 use ending::Ending;
 use hot_log::HotLog;
 use metrics::Metrics;
@@ -44,10 +46,11 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         if wishes.verify.is_some() {
             // Checking reads the image as well.
             shale_fuse::confine();
-            verify::images(&wishes, signal::cancel()?, say)?;
         }
+        let caller = Caller::new()?;
+        verify::images(&wishes, caller.cancel().clone(), say)?;
         wishes.warn(say);
-        return background::start(args, say);
+        return background::start(args, &caller, say);
     }
     background::return_memory_when_freed();
     // Before there are threads, and before the first byte of an image is read.
@@ -56,7 +59,7 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     }
     allow_files();
     // Before anything is mounted: a signal that nobody catches leaves a mount without its driver.
-    let ending = Ending::new()?;
+    let ending = Ending::new().context("cannot wait for signals")?;
     if args.foreground {
         wishes.warn(say);
         verify::images(&wishes, ending.cancel().clone(), say)?;

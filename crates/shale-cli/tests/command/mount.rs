@@ -306,6 +306,55 @@ fn open_slow(slow: &Path) {
 }
 
 #[test]
+fn a_signal_to_whoever_waits_for_a_mount_ends_the_mounting() {
+    let stage = Stage::new();
+    let Some(point) = Point::new(&stage) else { return };
+    let slow = slow_image(&stage);
+    let is_there = |process: Pid| Path::new(&format!("/proc/{process}")).exists();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        for words in [&["slow.shale", "mnt"], &["image.shale=mnt", "slow.shale=other"]] {
+            let log = fs::File::create(stage.path("log")).unwrap();
+            let child = stage.heeding(&["mount"]).args(words).stderr(log).spawn().unwrap();
+            let called = Pid::from_child(&child);
+            let driver = driver_of(called);
+            let is_half_done = words[0].contains('=');
+            point.becomes(is_half_done);
+            rustix::process::kill_process(called, signal).unwrap();
+            // What is mounted is taken away, and then the image that is opened is waited for.
+            let (status, _) = ended(child, || {
+                if is_half_done && !point.is_mounted() {
+                    open_slow(&slow);
+                }
+            });
+            let is_left = is_there(driver);
+            if is_left {
+                rustix::process::kill_process(driver, Signal::KILL).unwrap();
+            }
+            let said = fs::read_to_string(stage.path("log")).unwrap();
+            assert_eq!(status.code(), Some(130), "{words:?}: {said}");
+            assert_eq!(said.matches("interrupted").count(), 1, "{said}");
+            assert!(!point.is_mounted() && !is_left);
+        }
+    }
+    // Twice is for those who do not want to wait, whatever the driver is at.
+    let mut command = stage.heeding(&["mount", "slow.shale", "mnt"]);
+    let child = command.stderr(Stdio::null()).spawn().unwrap();
+    let called = Pid::from_child(&child);
+    let driver = driver_of(called);
+    rustix::process::kill_process(driver, Signal::STOP).unwrap();
+    let (status, _) = ended(child, || {
+        let _ = rustix::process::kill_process(called, Signal::INT);
+    });
+    assert_eq!(status.code(), Some(130));
+    rustix::process::kill_process(driver, Signal::CONT).unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    while is_there(driver) {
+        assert!(Instant::now() < end, "the driver goes on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
 fn a_signal_while_a_kernel_view_is_laid_out_leaves_nothing_mounted() {
     let stage = Stage::without_image();
     if !is_root() {

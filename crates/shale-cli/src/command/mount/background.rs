@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use rustix::fs::FileType;
+use shale::Error;
 
+use super::caller::Caller;
 use crate::args::{Mount, Offset};
 use crate::exit::Exit;
 use crate::report::Say;
@@ -61,7 +63,7 @@ pub fn tell_ready() -> anyhow::Result<()> {
 }
 
 /// Starts this program again to mount and serve, and waits until it says that it does.
-pub fn start(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
+pub fn start(args: &Mount, caller: &Caller, say: &Say) -> anyhow::Result<Exit> {
     // Not by its path: another program may lie there by now, such as a newer version.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("shale").args(["mount", "--ready"]).env(TRIM.0, TRIM.1);
@@ -87,9 +89,9 @@ pub fn start(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         command.arg("-o").arg(option);
     }
     command.arg("--").args(&args.what);
-    // A process group of its own: Ctrl-C for the caller is not for the mount.
+    // A process group of its own: Ctrl-C for the caller, once it has returned, is not for the mount.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().context("cannot start the background process")?;
+    let mut child = caller.start(&mut command)?;
     let mut answer = Vec::new();
     if let Some(mut out) = child.stdout.take() {
         let mut block = [0; 64];
@@ -100,14 +102,16 @@ pub fn start(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
             }
         }
     }
-    if answer.ends_with(READY) {
+    if answer.ends_with(READY) && caller.let_go() {
         return Ok(Exit::Done);
     }
     // It has said why on standard error, which is ours.
-    let status = child.wait().context("waiting for the background process")?;
+    let status = caller.wait(&mut child)?;
     match status.code() {
-        Some(code) if code == i32::from(Exit::Usage.code()) => Ok(Exit::Usage),
         Some(code) if code == i32::from(Exit::Interrupted.code()) => Ok(Exit::Interrupted),
+        // It died of the signal, or was ready just before.
+        _ if caller.cancel().is_cancelled() => Err(Error::Cancelled.into()),
+        Some(code) if code == i32::from(Exit::Usage.code()) => Ok(Exit::Usage),
         Some(_) => Ok(Exit::Failed),
         None => bail!("the background process was ended: {status}"),
     }
