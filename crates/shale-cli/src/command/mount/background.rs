@@ -89,7 +89,7 @@ pub fn start(args: &Mount, caller: &Caller, say: &Say) -> anyhow::Result<Exit> {
         command.arg("-o").arg(option);
     }
     command.arg("--").args(&args.what);
-    // A process group of its own: Ctrl-C for the caller, once it has returned, is not for the mount.
+    // A process group of its own: Ctrl-C, once the caller has returned, is not for the mount.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = caller.start(&mut command)?;
     let mut answer = Vec::new();
