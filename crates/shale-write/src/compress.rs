@@ -31,8 +31,20 @@ pub(crate) struct Packing {
     pub(crate) choice: Choice,
     /// Try to compress what looks incompressible.
     pub(crate) tries_incompressible: bool,
-    /// Try filters on machine code and on text.
+    /// Try filters on machine code and on text, unless all is stored as it is.
     pub(crate) tries_filters: bool,
+}
+
+impl Packing {
+    /// Whether nothing is to be compressed.
+    fn stores(&self) -> bool {
+        self.choice.without_trial().is_some_and(|settings| settings.codec == Codec::Stored)
+    }
+
+    /// Whether frames of this category may get a filter.
+    fn tries_filters_on(&self, category: Category) -> bool {
+        matches!(category, Category::Text | Category::Code) && self.tries_filters && !self.stores()
+    }
 }
 
 /// A frame's references: their numbers and plain bytes, in prefix order.
@@ -107,6 +119,8 @@ const TRIAL_LEVEL_MIN: i32 = 13;
 /// finds less in the frame itself, so references save more of what it leaves (decision 0013).
 const TRIAL_GAIN_SHARE: usize = 12;
 const TRIAL_GAIN_SHARE_OF_EACH: usize = 25;
+/// Of text so many times less is asked: it saves as many bytes a second as others do.
+const TEXT_FACTOR: usize = 2;
 /// Bytes of the tables that references cost.
 const REFERENCE_COST: usize = 4;
 /// A thorough codec makes what a quick one leaves not smaller than this share of it, in percent.
@@ -155,19 +169,15 @@ impl Bench {
         references: References,
     ) -> Result<Packed, WriteError> {
         let had_references = !references.is_empty();
-        let stores =
-            packing.choice.without_trial().is_some_and(|settings| settings.codec == Codec::Stored);
-        let tries_filters = packing.tries_filters && !stores;
-        let lines = match category {
-            Category::Text if tries_filters => {
-                self.pack_lines(&packing.choice, plain, &references)?
-            }
-            _ => Lines::default(),
+        let lines = if category == Category::Text && packing.tries_filters_on(category) {
+            self.pack_lines(&packing.choice, plain, &references)?
+        } else {
+            Lines::default()
         };
         let mut best = Attempt { encoding: lines.encoding, ..Attempt::default() };
         if !lines.is_certain {
-            let tried = (tries_filters && category == Category::Code, lines.plain_trial_len);
-            let in_place = self.pack_in_place(packing, plain, tried, references)?;
+            let known = (category, lines.plain_trial_len);
+            let in_place = self.pack_in_place(packing, plain, known, references)?;
             let len = |attempt: &Attempt| {
                 attempt.encoding.as_ref().map_or(plain.len(), |encoding| encoding.stored.len())
             };
@@ -185,7 +195,7 @@ impl Bench {
             stored_len: stored.len() as u64,
             codec: codec.id(),
             filter: filter.id(),
-            category: if codec == Codec::Stored && !stores {
+            category: if codec == Codec::Stored && !packing.stores() {
                 Category::Incompressible as u64
             } else {
                 category as u64
@@ -206,9 +216,10 @@ impl Bench {
         &mut self,
         packing: &Packing,
         plain: &[u8],
-        (tries_bcj, trial_len): (bool, Option<usize>),
+        (category, trial_len): (Category, Option<usize>),
         references: References,
     ) -> Result<Attempt, WriteError> {
+        let tries_bcj = category == Category::Code && packing.tries_filters_on(category);
         let (filter, trial_len) = if tries_bcj {
             let (filter, trial_len) = self.choose_filter(plain, &references)?;
             (filter, Some(trial_len))
@@ -231,7 +242,7 @@ impl Bench {
         if !references.is_empty() && settings.codec.prefix_len_max() > 0 {
             let is_tried = settings.codec == QUICK.codec && settings.level >= TRIAL_LEVEL_MIN;
             attempt = if is_tried {
-                self.pack_by_trial(settings, &filtered, references, filter, trial_len)?
+                self.pack_by_trial(settings, &filtered, references, filter, (category, trial_len))?
             } else {
                 self.pack_by_comparing(settings, &filtered, references, filter, trial_len)?
             };
@@ -338,14 +349,15 @@ impl Bench {
         plain: &[u8],
         mut references: References,
         filter: Filter,
-        trial_len: Option<usize>,
+        (category, trial_len): (Category, Option<usize>),
     ) -> Result<Attempt, WriteError> {
+        let factor = if category == Category::Text { TEXT_FACTOR } else { 1 };
         let alone = self.encode(QUICK, &[], plain)?.len().min(plain.len());
         let mut left = match trial_len {
             Some(len) => len,
             None => self.try_plain(plain, &references, filter)?,
         };
-        if left == 0 || left + alone / TRIAL_GAIN_SHARE >= alone {
+        if left == 0 || left + alone / (factor * TRIAL_GAIN_SHARE) >= alone {
             return Ok(Attempt::default());
         }
         // The one that adds least comes first.
@@ -353,7 +365,7 @@ impl Bench {
         while references.len() > 1 && at < references.len() {
             let reference = references.remove(at);
             let len = self.try_plain(plain, &references, filter)?;
-            if len < left + alone / TRIAL_GAIN_SHARE_OF_EACH {
+            if len < left + alone / (factor * TRIAL_GAIN_SHARE_OF_EACH) {
                 left = len;
             } else {
                 references.insert(at, reference);
@@ -509,9 +521,14 @@ mod tests {
             .unwrap();
         assert_eq!(decoded, plain);
         // A twentieth is not worth sorting a frame for, and so not tried.
-        let packed = bench.pack(&packing, &plain, Category::Generic, vec![(3, little)]).unwrap();
+        let references = vec![(3, little)];
+        let packed = bench.pack(&packing, &plain, Category::Generic, references.clone()).unwrap();
         assert!(packed.references.is_empty() && packed.references_dropped);
         assert_eq!(packed.stored, alone.stored);
+        // Of text it is.
+        let packed = bench.pack(&packing, &plain, Category::Text, references).unwrap();
+        assert_eq!(packed.references, [3]);
+        assert!(packed.stored.len() < alone.stored.len());
     }
 
     #[test]
