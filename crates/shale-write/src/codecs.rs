@@ -1,5 +1,5 @@
-//! Which codec a frame gets: by its category and, for text and generic data, by how little a quick
-//! trial leaves.
+//! Which codec a frame gets: by its category and, for text and generic data and for what references
+//! hold nearly all of, by how little a quick trial leaves.
 
 use std::fmt;
 
@@ -21,12 +21,15 @@ pub(crate) struct Choice {
     otherwise: Settings,
     /// Of frames of which a quick trial leaves at most one part in so many; the most first.
     of_little: [Option<(usize, Settings)>; CODEC_OF_LITTLE_COUNT_MAX],
+    /// In place of `otherwise`, of frames of which a quick trial with their references leaves at
+    /// most one part in so many.
+    of_covered: Option<(usize, Settings)>,
 }
 
 impl Choice {
     /// The same for all frames.
     pub(crate) const fn one(settings: Settings) -> Self {
-        Self { otherwise: settings, of_little: [None; CODEC_OF_LITTLE_COUNT_MAX] }
+        Self { otherwise: settings, of_little: [None; CODEC_OF_LITTLE_COUNT_MAX], of_covered: None }
     }
 
     /// The codec, where no trial is needed to tell.
@@ -45,9 +48,27 @@ impl Choice {
         found.map_or(self.otherwise, |&(_, settings)| settings)
     }
 
+    /// The codec of `plain_len` bytes that would get `settings`, of which a trial with the
+    /// references that they keep leaves `trial_len`.
+    pub(crate) fn with_references(
+        &self,
+        settings: Settings,
+        plain_len: usize,
+        trial_len: usize,
+    ) -> Settings {
+        match self.of_covered {
+            Some((share, of_covered))
+                if settings == self.otherwise && trial_len <= plain_len / share =>
+            {
+                of_covered
+            }
+            _ => settings,
+        }
+    }
+
     fn all(&self) -> impl Iterator<Item = Settings> {
-        let of_little = self.of_little.iter().flatten().map(|&(_, settings)| settings);
-        std::iter::once(self.otherwise).chain(of_little)
+        let of_some = self.of_little.iter().chain(std::iter::once(&self.of_covered));
+        std::iter::once(self.otherwise).chain(of_some.flatten().map(|&(_, settings)| settings))
     }
 }
 
@@ -55,6 +76,9 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (share, settings) in self.of_little.iter().flatten() {
             write!(f, "{settings}/{share}|")?;
+        }
+        if let Some((share, settings)) = self.of_covered {
+            write!(f, "{settings}/{share} referring|")?;
         }
         write!(f, "{}", self.otherwise)
     }
@@ -73,7 +97,7 @@ impl Codecs {
         level: &Level,
         asked: &[(Option<Category>, Settings)],
     ) -> Result<Self, (String, SettingsError)> {
-        Self::with(level.codec, level.codecs_of_little, asked)
+        Self::with(level.codec, level.codecs_of_little, level.codec_of_covered, asked)
     }
 
     /// Those of a level for files that programs wait for: zstd where the level has LZMA, whose
@@ -86,15 +110,19 @@ impl Codecs {
         asked: &[(Option<Category>, Settings)],
     ) -> Result<Self, (String, SettingsError)> {
         let is_slow = parse(level.codec)?.codec == Codec::Lzma;
-        Self::with(if is_slow { HOT_CODEC } else { level.codec }, &[], asked)
+        Self::with(if is_slow { HOT_CODEC } else { level.codec }, &[], None, asked)
     }
 
     fn with(
         codec: &str,
         codecs_of_little: &[CodecOfLittle],
+        codec_of_covered: Option<CodecOfLittle>,
         asked: &[(Option<Category>, Settings)],
     ) -> Result<Self, (String, SettingsError)> {
-        let all = Choice::one(parse(codec)?);
+        let mut all = Choice::one(parse(codec)?);
+        if let Some(codec) = codec_of_covered {
+            all.of_covered = Some((codec.share, parse(codec.codec)?));
+        }
         let mut codecs = Self([all; Category::ALL.len()]);
         for category in [Category::Text, Category::Generic] {
             let of_category =
@@ -166,7 +194,16 @@ mod tests {
         assert_eq!(choice.with_trial(1600, 100).to_string(), level.codecs_of_little[0].codec);
         assert_eq!(choice.with_trial(1600, 101).to_string(), level.codecs_of_little[1].codec);
         assert_eq!(choice.with_trial(1600, 321).to_string(), level.codec);
+        let own = choice.with_trial(1600, 321);
+        let covered = level.codec_of_covered.unwrap();
+        let most = 1600 / covered.share;
+        assert_eq!(choice.with_references(own, 1600, most).to_string(), covered.codec);
+        assert_eq!(choice.with_references(own, 1600, most + 1), own);
+        let little = choice.with_trial(1600, 100);
+        assert_eq!(choice.with_references(little, 1600, 100), little);
         let asked: Settings = "brotli:5".parse().unwrap();
+        let one = text(&[(None, asked)]);
+        assert_eq!(one.with_references(asked, 1600, 1), asked, "nobody asked for another");
         assert_eq!(text(&[(None, asked)]).without_trial(), Some(asked));
         assert_eq!(text(&[(Some(Category::Text), asked)]).without_trial(), Some(asked));
         let all = Level::find(7).unwrap();

@@ -63,6 +63,16 @@ pub(crate) struct Packed {
     pub(crate) saved_bytes: u64,
 }
 
+/// A frame that is filtered already, and what is known of it.
+#[derive(Debug)]
+struct Filtered<'a> {
+    bytes: &'a [u8],
+    filter: Filter,
+    category: Category,
+    /// What a quick trial with all its references left, if there was one.
+    trial_len: Option<usize>,
+}
+
 /// How a frame may be stored.
 #[derive(Debug)]
 struct Encoding {
@@ -240,11 +250,12 @@ impl Bench {
         };
         let mut attempt = Attempt::default();
         if !references.is_empty() && settings.codec.prefix_len_max() > 0 {
+            let frame = Filtered { bytes: &filtered, filter, category, trial_len };
             let is_tried = settings.codec == QUICK.codec && settings.level >= TRIAL_LEVEL_MIN;
             attempt = if is_tried {
-                self.pack_by_trial(settings, &filtered, references, filter, (category, trial_len))?
+                self.pack_by_trial(&packing.choice, settings, &frame, references)?
             } else {
-                self.pack_by_comparing(settings, &filtered, references, filter, trial_len)?
+                self.pack_by_comparing(settings, &frame, references)?
             };
         }
         if attempt.encoding.is_none() {
@@ -342,15 +353,14 @@ impl Bench {
     }
 
     /// The frame with those of its references that quick trials find worth it, if there are any.
-    /// The length that a quick trial with all of them left is given if it is known.
     fn pack_by_trial(
         &mut self,
+        choice: &Choice,
         settings: Settings,
-        plain: &[u8],
+        frame: &Filtered<'_>,
         mut references: References,
-        filter: Filter,
-        (category, trial_len): (Category, Option<usize>),
     ) -> Result<Attempt, WriteError> {
+        let &Filtered { bytes: plain, filter, category, trial_len } = frame;
         let factor = if category == Category::Text { TEXT_FACTOR } else { 1 };
         let alone = self.encode(QUICK, &[], plain)?.len().min(plain.len());
         let mut left = match trial_len {
@@ -372,6 +382,7 @@ impl Bench {
                 at += 1;
             }
         }
+        let settings = choice.with_references(settings, plain.len(), left);
         let stored = self.encode_with(settings, plain, &references, filter)?;
         if stored.len() + REFERENCE_COST * references.len() >= plain.len() {
             return Ok(Attempt::default());
@@ -381,15 +392,14 @@ impl Bench {
     }
 
     /// The frame with its references, if it is smaller so than alone, as far as that has to be
-    /// tried. The length that a quick trial with them left is given if it is known.
+    /// tried.
     fn pack_by_comparing(
         &mut self,
         settings: Settings,
-        plain: &[u8],
+        frame: &Filtered<'_>,
         references: References,
-        filter: Filter,
-        trial_len: Option<usize>,
     ) -> Result<Attempt, WriteError> {
+        let &Filtered { bytes: plain, filter, trial_len, .. } = frame;
         let stored = self.encode_with(settings, plain, &references, filter)?;
         let cost = stored.len() + REFERENCE_COST * references.len();
         let pays = |alone: usize| cost + alone / REFERENCE_GAIN_SHARE < alone;

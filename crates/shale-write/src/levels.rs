@@ -18,6 +18,8 @@ pub struct Level {
     pub codec: &'static str,
     /// Codecs of frames that compress well, of text and of generic data, the best first.
     pub codecs_of_little: &'static [CodecOfLittle],
+    /// Codec in place of the level's own for frames whose references hold nearly all of them.
+    pub codec_of_covered: Option<CodecOfLittle>,
     /// Plain bytes of a frame.
     pub frame_len: u32,
     /// Bounds on references; without any, frames stand alone and are compressed as they are read.
@@ -97,6 +99,10 @@ const LZMA_TEXT_EXTREME: &[CodecOfLittle] = &[
     CodecOfLittle { share: 1, codec: "lzma:9e,lc=4,pb=0" },
 ];
 
+/// Of frames that their references hold nearly all of, a quick search finds the same: what is left
+/// is little, and a thorough search sorts all that they refer to first.
+const ZSTD_OF_COVERED: CodecOfLittle = CodecOfLittle { share: 8, codec: "zstd:8" };
+
 /// All levels, by number. Measured in `docs/performance.md`.
 pub const LEVELS: [Level; 10] = [
     alone(0, "stored: nothing is compressed but the tables", "stored", 1),
@@ -142,6 +148,7 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
         summary,
         codec,
         codecs_of_little: &[],
+        codec_of_covered: None,
         frame_len: 256 * KIB,
         references: ReferenceLimits::NONE,
         reference_work_per_byte: 0,
@@ -169,6 +176,7 @@ const fn related(
         summary,
         codec: codecs.0,
         codecs_of_little: codecs.1,
+        codec_of_covered: if level == 6 { Some(ZSTD_OF_COVERED) } else { None },
         frame_len,
         references: ReferenceLimits {
             count_max,
@@ -210,7 +218,7 @@ mod tests {
             let of_little = level.codecs_of_little;
             assert!(of_little.is_sorted_by(|one, next| one.share > next.share), "the best first");
             assert!(of_little.len() <= CODEC_OF_LITTLE_COUNT_MAX);
-            for codec in of_little {
+            for codec in of_little.iter().chain(&level.codec_of_covered) {
                 codec.codec.parse::<Settings>().unwrap();
             }
             assert!(level.frame_len.is_power_of_two());
