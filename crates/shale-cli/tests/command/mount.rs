@@ -346,7 +346,8 @@ fn a_signal_to_whoever_waits_for_a_mount_ends_the_mounting() {
         let _ = rustix::process::kill_process(called, Signal::INT);
     });
     assert_eq!(status.code(), Some(130));
-    rustix::process::kill_process(driver, Signal::CONT).unwrap();
+    // It may go on, and be gone, already: the kernel wakes a stopped group that nobody waits for.
+    let _ = rustix::process::kill_process(driver, Signal::CONT);
     let end = Instant::now() + Duration::from_secs(20);
     while is_there(driver) {
         assert!(Instant::now() < end, "the driver goes on");
