@@ -117,13 +117,16 @@ pub const LEVELS: [Level; 10] = [
         512 * KIB,
         (4, 3, 2, 3),
     ),
-    related(
-        6,
-        "zstd and LZMA, with references",
-        ("zstd:18", LZMA_OF_LITTLE),
-        512 * KIB,
-        (4, 3, 2, 3),
-    ),
+    Level {
+        codec_of_covered: Some(ZSTD_OF_COVERED),
+        ..related(
+            6,
+            "zstd and LZMA, with references",
+            ("zstd:18", LZMA_OF_LITTLE),
+            512 * KIB,
+            (4, 3, 2, 3),
+        )
+    },
     related(7, "LZMA, with references", ("lzma:9", LZMA_TEXT), 512 * KIB, (4, 3, 2, 3)),
     related(
         8,
@@ -176,7 +179,7 @@ const fn related(
         summary,
         codec: codecs.0,
         codecs_of_little: codecs.1,
-        codec_of_covered: if level == 6 { Some(ZSTD_OF_COVERED) } else { None },
+        codec_of_covered: None,
         frame_len,
         references: ReferenceLimits {
             count_max,

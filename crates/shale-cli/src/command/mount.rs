@@ -160,7 +160,7 @@ fn mount(
     let laid_out = lay_out(&view, wishes.view, &driver, ending, say)?;
     let mounted = ending.mount(|| match laid_out.map(|laid_out| laid_out.mount(dir, &driver)) {
         Some(Err(MountError::KernelView(reason))) if wishes.view == ViewChoice::Auto => {
-            say.detail(format!("not the kernel view: {reason}"));
+            say_not_kernel(say, &reason);
             shale_fuse::mount(view, dir, &driver)
         }
         Some(result) => result,
@@ -187,13 +187,10 @@ fn lay_out(
         ViewChoice::Kernel => false,
         ViewChoice::Auto => true,
     };
-    let not_so = |reason| {
-        say.detail(format!("not the kernel view: {reason}"));
-        Ok(None)
-    };
     let totals = view.totals();
     if is_auto && let Err(reason) = shale_fuse::suits_kernel_view(totals, options) {
-        return not_so(reason);
+        say_not_kernel(say, &reason);
+        return Ok(None);
     }
     ending.prepare()?;
     say.detail(format!("laying out {} inodes for the kernel", totals.inode_count));
@@ -201,9 +198,17 @@ fn lay_out(
     // What went wrong meanwhile is not what it ends for.
     ending.check()?;
     match laid_out {
-        Err(MountError::KernelView(reason)) if is_auto => not_so(reason),
+        Err(MountError::KernelView(reason)) if is_auto => {
+            say_not_kernel(say, &reason);
+            Ok(None)
+        }
         laid_out => Ok(Some(laid_out?)),
     }
+}
+
+/// Says why FUSE serves what would rather be the kernel's.
+fn say_not_kernel(say: &Say, reason: &str) {
+    say.detail(format!("not the kernel view: {reason}"));
 }
 
 fn subtree(tree: Tree, path: &[u8]) -> anyhow::Result<Arc<dyn View>> {

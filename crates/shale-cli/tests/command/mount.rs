@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use crate::stage::{Stage, expect, is_root, text};
+use crate::stage::{Stage, expect, is_root, text, wait_until};
 
 /// A mount point that is free again at the end, whatever the test did.
 pub struct Point<'a>(&'a Stage);
@@ -39,11 +39,7 @@ impl<'a> Point<'a> {
     /// Waits for the mount to come or go.
     #[track_caller]
     pub fn becomes(&self, mounted: bool) {
-        let end = Instant::now() + Duration::from_secs(20);
-        while self.is_mounted() != mounted {
-            assert!(Instant::now() < end, "mounted is {}", !mounted);
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(&format!("mounted is {}", !mounted), || self.is_mounted() == mounted);
     }
 }
 
@@ -270,12 +266,10 @@ fn a_signal_while_images_are_mounted_leaves_no_mount() {
     // Where nothing is mounted nothing is waited for.
     let child = stage.command(&["mount", "-f", "slow.shale", "mnt"]).spawn().unwrap();
     // With its second thread, the one for signals, it catches them.
-    let end = Instant::now() + Duration::from_secs(20);
     let threads = format!("/proc/{}/task", child.id());
-    while fs::read_dir(&threads).is_ok_and(|threads| threads.count() < 2) {
-        assert!(Instant::now() < end, "it has no thread for signals");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("it has no thread for signals", || {
+        !fs::read_dir(&threads).is_ok_and(|threads| threads.count() < 2)
+    });
     rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let (status, _) = ended(child, || {});
     assert!(status.signal() == Some(Signal::TERM.as_raw()) || status.code() == Some(130));
@@ -285,18 +279,16 @@ fn a_signal_while_images_are_mounted_leaves_no_mount() {
 #[track_caller]
 fn driver_of(process: Pid) -> Pid {
     let process = process.as_raw_nonzero();
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
+    let mut driver = None;
+    wait_until("it has no driver", || {
         let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
-        if let Some(child) = list.trim().parse().ok().and_then(Pid::from_raw) {
+        driver = list.trim().parse().ok().and_then(Pid::from_raw).filter(|child| {
             let words = fs::read_to_string(format!("/proc/{child}/cmdline"));
-            if words.is_ok_and(|words| words.contains("--ready")) {
-                return child;
-            }
-        }
-        assert!(Instant::now() < end, "it has no driver");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+            words.is_ok_and(|words| words.contains("--ready"))
+        });
+        driver.is_some()
+    });
+    driver.unwrap()
 }
 
 /// Lets those go on who wait for the slow image, if anybody does.
@@ -348,11 +340,7 @@ fn a_signal_to_whoever_waits_for_a_mount_ends_the_mounting() {
     assert_eq!(status.code(), Some(130));
     // It may go on, and be gone, already: the kernel wakes a stopped group that nobody waits for.
     let _ = rustix::process::kill_process(driver, Signal::CONT);
-    let end = Instant::now() + Duration::from_secs(20);
-    while is_there(driver) {
-        assert!(Instant::now() < end, "the driver goes on");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the driver goes on", || !is_there(driver));
 }
 
 #[test]
@@ -502,11 +490,7 @@ fn several_images_are_served_by_one_process_and_end_one_by_one() {
     assert_eq!(fs::read(stage.path("mnt/docs/text.txt")).unwrap(), text());
     stage.run(0, &["umount", "mnt"]);
     point.becomes(false);
-    let end = Instant::now() + Duration::from_secs(20);
-    while metrics.exists() {
-        assert!(Instant::now() < end, "the counters outlive the mounts");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("the counters outlive the mounts", || !metrics.exists());
 }
 
 #[test]

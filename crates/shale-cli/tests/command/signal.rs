@@ -3,11 +3,10 @@
 use std::fs;
 use std::io::Write;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, wait_until};
 
 /// Bits of a line of the child's status in /proc.
 fn mask(child: &Child, name: &str) -> u64 {
@@ -22,11 +21,9 @@ fn waiting(stage: &Stage) -> Child {
     let words = ["--default-signal=INT,TERM", "--ignore-signal=HUP", shale, "create", "-q", "-"];
     let words = [&words[..], &["-o", "piped.shale", "-f"]].concat();
     let child = stage.other("env", &words).stdin(Stdio::piped()).spawn().unwrap();
-    let end = Instant::now() + Duration::from_secs(20);
-    while mask(&child, "SigCgt") >> (Signal::TERM.as_raw() - 1) & 1 == 0 {
-        assert!(Instant::now() < end, "there are no handlers");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("there are no handlers", || {
+        mask(&child, "SigCgt") >> (Signal::TERM.as_raw() - 1) & 1 != 0
+    });
     child
 }
 

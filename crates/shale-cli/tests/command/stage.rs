@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -151,6 +152,16 @@ pub fn noise(len: usize) -> Vec<u8> {
         state as u8
     };
     (0..len).map(|_| next()).collect()
+}
+
+/// Asks until it is so, for at most 20 seconds; `otherwise` says what is wrong then.
+#[track_caller]
+pub fn wait_until(otherwise: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < end, "{otherwise}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// True for tests that need rights of root.
