@@ -76,11 +76,16 @@ def make_images(shale, tree, scratch):
     images = {"tree": tree}
     for kind, command in makers.items():
         path = os.path.join(scratch, f"{os.path.basename(tree)}.{kind}")
-        command = [path if word is None else word for word in command]
+        # Under its name only when it is whole: a run that is stopped leaves no half of one to the next.
+        part = path + ".part"
+        command = [part if word is None else word for word in command]
         if kind == "shale":
-            command.append(path)
+            command.append(part)
         if shutil.which(command[0]) and not os.path.exists(path):
+            if os.path.exists(part):
+                os.remove(part)
             quiet(command)
+            os.rename(part, path)
         if os.path.exists(path):
             images[kind] = path
     return images
@@ -209,6 +214,11 @@ def mounted(way, image, scratch, work):
         os.rmdir(directory)
 
 
+def seconds(value):
+    """Two places after the point, three below a second."""
+    return f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trees", nargs="+", metavar="TREE")
@@ -267,7 +277,7 @@ def main():
             for name, state in columns:
                 found = samples.get((way.name, name, state))
                 cells.append("–" if not found else
-                             " / ".join(f"{statistics.median(part):.2f}" for part in zip(*found)))
+                             " / ".join(seconds(statistics.median(part)) for part in zip(*found)))
             print(f"| {way.name} | {' | '.join(cells)} |")
         print(flush=True)
     with open(os.path.join(args.out, "reading.json"), "w") as f:

@@ -50,3 +50,53 @@ fn a_day_costs_the_same_in_a_large_archive_and_a_file_costs_little() {
     }
     assert!(shares[1] <= 1.3 * shares[0], "{shares:?}");
 }
+
+/// Documents on a few subjects, each a copy of its subject's text with one word in 20 another, and
+/// somewhere in it a longer quotation from a document on the next subject.
+fn documents(folder: &Path) -> PathBuf {
+    const SUBJECTS: usize = 3;
+    const QUOTED_LEN: usize = 12 << 10;
+    let source = folder.join("documents");
+    let mut random = Random::new(5);
+    let words = |random: &mut Random, count| -> Vec<Vec<u8>> {
+        (0..count).map(|_| random.text(8)).collect()
+    };
+    let subjects: Vec<_> = (0..SUBJECTS).map(|_| words(&mut random, 5000)).collect();
+    let mut before: Vec<Vec<u8>> = Vec::new();
+    for version in 0..60 {
+        let mut documents = Vec::new();
+        for (number, subject) in subjects.iter().enumerate() {
+            let mut document = Vec::new();
+            for word in subject {
+                let is_other = random.below(20) == 0;
+                let other = random.text(8);
+                document.extend_from_slice(if is_other { &other } else { word });
+                document.push(b' ');
+            }
+            if let Some(quoted) = before.get((number + 1) % SUBJECTS) {
+                let from = random.below((quoted.len() - QUOTED_LEN) as u64) as usize;
+                let at = random.below(document.len() as u64) as usize;
+                document.splice(at..at, quoted[from..from + QUOTED_LEN].iter().copied());
+            }
+            let path = source.join(format!("{number}/{version:02}.txt"));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, &document).unwrap();
+            documents.push(document);
+        }
+        before = documents;
+    }
+    source
+}
+
+#[test]
+fn a_file_that_quotes_another_does_not_cost_twice() {
+    let folder = places::disk();
+    let image = folder.path().join("image.shale");
+    create(&documents(folder.path()), &image, &["-5", "-C", "zstd:3", "--no-verify"]);
+    let costs = reads::at_random(&image, 100, 7).unwrap();
+    let p99 = costs[costs.len() * 99 / 100].decoded_bytes;
+    assert!(p99 <= 3 << 20, "{p99} bytes decoded for one file");
+    // Two frames each, and references of either.
+    let half = costs[costs.len() / 2].decoded_bytes;
+    assert!(half > 3 << 19, "{half}");
+}

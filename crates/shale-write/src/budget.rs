@@ -204,7 +204,7 @@ impl Plan {
     pub(crate) fn describe(&self, options: &Options) -> String {
         let references = self.references.unwrap_or(ReferenceLimits::NONE);
         format!(
-            "level={} codec={} frame-len={} references={} depth={} closure={} run={} segment-window={} \
+            "level={} codec={} frame-len={} references={} depth={} closure={} spread={} segment-window={} \
              order={}{} page-codec={} times-kept={}",
             self.level.level,
             self.codecs,
@@ -212,7 +212,7 @@ impl Plan {
             references.count_max,
             references.depth_max,
             references.closure_bytes_max,
-            references.run_bytes_max,
+            references.spread_bytes_max,
             self.segment_window_len,
             self.order,
             first(options),

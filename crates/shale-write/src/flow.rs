@@ -15,6 +15,7 @@ use shale_format::{Category, FrameRecord, ReadBounds, SectionType};
 
 use crate::budget::Plan;
 use crate::compress::{Packed, Packing, References};
+use crate::dedupe::Contents;
 use crate::emit::Emitter;
 use crate::order::{FrameTraits, Framer, PlainFrame};
 use crate::pool::{Pool, Ticket, Urgency};
@@ -23,6 +24,7 @@ use crate::refer::Shape;
 use crate::reference::{self, Choice, PRINT_COUNT_MAX, Referrer, Sketches};
 use crate::report::CategoryCounts;
 use crate::spool::Spool;
+use crate::spread::Spreads;
 use crate::{Options, Progress, Report, WriteError};
 
 /// What does not change during a build.
@@ -138,11 +140,6 @@ impl<'env> Flow<'env> {
         Ok(offset)
     }
 
-    /// What is pushed next is of another content, of `len` bytes.
-    pub(crate) fn begin_content(&mut self, len: u64) {
-        self.framer.begin_content(len);
-    }
-
     /// Reads bytes of the stream back. Only where frames are kept.
     pub(crate) fn read_at(&self, stream_offset: u64, out: &mut [u8]) -> io::Result<()> {
         let (start, current) = self.framer.current();
@@ -162,12 +159,16 @@ impl<'env> Flow<'env> {
     }
 
     /// Ends the stream: all frames are compressed and written.
-    pub(crate) fn finish(&mut self, pool: &mut Pool<'env>) -> Result<(), WriteError> {
+    pub(crate) fn finish(
+        &mut self,
+        pool: &mut Pool<'env>,
+        contents: &Contents,
+    ) -> Result<(), WriteError> {
         if let Some(frame) = self.framer.end_frame() {
             self.frame(pool, frame)?;
         }
         if let Some(spool) = self.spool.take() {
-            self.refer(pool, spool)?;
+            self.refer(pool, spool, contents)?;
         }
         self.land(pool, 0)?;
         self.emitter.end_section(pool)?;
@@ -224,7 +225,12 @@ impl<'env> Flow<'env> {
     }
 
     /// Chooses references for all frames in the spool, then compresses them.
-    fn refer(&mut self, pool: &mut Pool<'env>, spool: Spool) -> Result<(), WriteError> {
+    fn refer(
+        &mut self,
+        pool: &mut Pool<'env>,
+        spool: Spool,
+        contents: &Contents,
+    ) -> Result<(), WriteError> {
         self.counts.spool_bytes = spool.file_len();
         let mut choice = Choice::default();
         if let Some(referrer) = self.env.referrer {
@@ -232,15 +238,17 @@ impl<'env> Flow<'env> {
             self.collect_sketches(pool, 0);
             self.env.options.check_cancel()?;
             let shapes: Vec<_> = (0..spool.frame_count())
-                .map(|index| {
-                    let FrameTraits { is_hot: is_alone, continues, .. } = spool.traits(index);
+                .map(|index| Shape {
                     // A frame is at most 64 MiB long.
-                    Shape { len: spool.frame_len(index) as u32, is_alone, continues }
+                    len: spool.frame_len(index) as u32,
+                    is_alone: spool.traits(index).is_hot,
                 })
                 .collect();
+            let frame_len = self.env.plan.frame_len as u64;
+            let spreads = Spreads::of_contents(contents, &spool.starts(), frame_len);
             let sketches = std::mem::replace(&mut self.sketches, Sketches::new(0));
             let env = self.env;
-            choice = referrer.choose(sketches, &shapes, &|| env.is_cancelled());
+            choice = referrer.choose(sketches, &shapes, &spreads, &|| env.is_cancelled());
             env.options.check_cancel()?;
             reference::assert_valid(&choice, &shapes, referrer.limits());
         }

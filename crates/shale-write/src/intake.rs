@@ -138,7 +138,7 @@ impl<'env> Intake<'env> {
             self.env.progress.phase(Phase::Order);
             self.lay(pool, shelf)?;
         }
-        self.flow.finish(pool)
+        self.flow.finish(pool, &self.contents)
     }
 
     /// Takes the contents from the shelf into the stream, in the order asked for.
@@ -159,7 +159,6 @@ impl<'env> Intake<'env> {
                 self.flow.begin_part(pool, false)?;
             }
             let item = shelf.item(index);
-            self.flow.begin_content(item.content_len);
             let mut at = item.range().start;
             while at < item.range().end {
                 shelf.read(&item, at, &mut bytes)?;
@@ -344,7 +343,6 @@ impl<'env> Intake<'env> {
         }
         let base = self.contents.extents.end();
         let shelf_start = self.shelf.as_ref().map_or(0, Shelf::end);
-        self.flow.begin_content(len);
         for run in &content.runs {
             match run {
                 Run::Data(range) => {
@@ -461,7 +459,6 @@ impl<'env> Intake<'env> {
         let mut sketcher = kin::Sketcher::default();
         let mut category = None;
         let mut runs = Vec::new();
-        self.flow.begin_content(len);
         let finished = loop {
             self.env.options.check_cancel()?;
             match pieces.next() {

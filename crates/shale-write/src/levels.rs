@@ -61,21 +61,21 @@ pub struct ReferenceLimits {
     pub depth_max: u8,
     /// Plain bytes of all frames a frame refers to, directly or not.
     pub closure_bytes_max: u64,
-    /// Plain bytes of two or three frames behind each other that share a content, and of all frames
-    /// they refer to.
-    pub run_bytes_max: u64,
+    /// Plain bytes of two or three frames in which a short content lies, and of all frames they
+    /// refer to.
+    pub spread_bytes_max: u64,
 }
 
 impl ReferenceLimits {
     /// No references.
     pub const NONE: Self =
-        Self { count_max: 0, depth_max: 0, closure_bytes_max: 0, run_bytes_max: 0 };
+        Self { count_max: 0, depth_max: 0, closure_bytes_max: 0, spread_bytes_max: 0 };
     /// As many references as the format allows, whatever reads cost.
     pub const UNBOUNDED: Self = Self {
         count_max: REFERENCE_COUNT_MAX as u16,
         depth_max: REFERENCE_DEPTH_MAX,
         closure_bytes_max: u64::MAX,
-        run_bytes_max: u64::MAX,
+        spread_bytes_max: u64::MAX,
     };
 }
 
@@ -165,7 +165,7 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
 }
 
 /// A level with segment dedupe, kin order and references; `bounds` are count, depth, MiB
-/// decoded for them, and MiB decoded for two or three frames that share a content.
+/// decoded for them, and MiB decoded for a short content in two or three frames.
 const fn related(
     level: u8,
     summary: &'static str,
@@ -173,7 +173,7 @@ const fn related(
     frame_len: u32,
     bounds: (u16, u8, u64, u64),
 ) -> Level {
-    let (count_max, depth_max, closure_mib, run_mib) = bounds;
+    let (count_max, depth_max, closure_mib, spread_mib) = bounds;
     Level {
         level,
         summary,
@@ -185,7 +185,7 @@ const fn related(
             count_max,
             depth_max,
             closure_bytes_max: closure_mib << 20,
-            run_bytes_max: run_mib << 20,
+            spread_bytes_max: spread_mib << 20,
         },
         // Against zstd 3 more would show.
         reference_work_per_byte: if level > 4 { 4 } else { 1 },

@@ -21,9 +21,6 @@ pub(crate) struct FrameTraits {
     pub(crate) category: Category,
     /// It holds hot files only: it has to decode quickly.
     pub(crate) is_hot: bool,
-    /// It begins within the content that the frame before ends with, and that content is no longer
-    /// than [`CONTENT_FRAME_COUNT_MAX`] frames: one of more costs its own length anyway.
-    pub(crate) continues: bool,
 }
 
 /// The frame that is being filled.
@@ -35,33 +32,17 @@ pub(crate) struct Framer {
     bytes: Vec<u8>,
     /// Offset of the first byte in stream space.
     start: u64,
-    /// See [`FrameTraits::continues`].
-    continues: bool,
-    /// Length of the content that comes in, and whether a byte of it is in a frame.
-    content_len: u64,
-    is_within_content: bool,
     /// Bytes by category; the largest share names the frame.
     shares: [usize; CATEGORY_COUNT],
 }
 
 const CATEGORY_COUNT: usize = Category::Dictionary as usize + 1;
-/// Longest content whose frames are bounded together, in frames.
-const CONTENT_FRAME_COUNT_MAX: u64 = 3;
 /// Least bytes of a kind that are worth a frame boundary.
 const KIND_LEN_MIN: usize = 32 << 10;
 
 impl Framer {
     pub(crate) fn new(frame_len: usize) -> Self {
-        Self {
-            frame_len,
-            is_hot: false,
-            bytes: Vec::new(),
-            start: 0,
-            continues: false,
-            content_len: 0,
-            is_within_content: false,
-            shares: [0; CATEGORY_COUNT],
-        }
+        Self { frame_len, is_hot: false, bytes: Vec::new(), start: 0, shares: [0; CATEGORY_COUNT] }
     }
 
     /// Frames from here on are at most so long, and hot or not; gives the one that ends here.
@@ -108,21 +89,12 @@ impl Framer {
     pub(crate) fn push(&mut self, bytes: &[u8], category: Category) -> (usize, Option<PlainFrame>) {
         if self.bytes.is_empty() {
             self.bytes.reserve_exact(self.frame_len);
-            self.continues = self.is_within_content
-                && self.content_len <= CONTENT_FRAME_COUNT_MAX * self.frame_len as u64;
         }
-        self.is_within_content = true;
         let taken = bytes.len().min(self.frame_len - self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..taken]);
         self.shares[category as usize] += taken;
         let full = self.bytes.len() == self.frame_len;
         (taken, if full { self.end_frame() } else { None })
-    }
-
-    /// The next byte is the first of a content of `len` bytes.
-    pub(crate) fn begin_content(&mut self, len: u64) {
-        self.content_len = len;
-        self.is_within_content = false;
     }
 
     /// Ends the frame, if there is anything in it.
@@ -131,11 +103,7 @@ impl Framer {
         if self.bytes.is_empty() {
             return None;
         }
-        let traits = FrameTraits {
-            category: self.category(),
-            is_hot: self.is_hot,
-            continues: self.continues,
-        };
+        let traits = FrameTraits { category: self.category(), is_hot: self.is_hot };
         self.start += self.bytes.len() as u64;
         self.shares = [0; CATEGORY_COUNT];
         let bytes = std::mem::take(&mut self.bytes);
@@ -181,40 +149,6 @@ mod tests {
         assert_eq!(push(&mut framer, 2000, false), [1000, 1000]);
         assert_eq!(framer.stream_len(), 600 + 500 + 1300 + 2000);
         assert_eq!(push(&mut framer, 800, true), [1000], "a large file's piece fills up");
-    }
-
-    #[test]
-    fn a_frame_says_whether_it_begins_within_a_content() {
-        let mut framer = Framer::new(1000);
-        let mut continues = Vec::new();
-        for len in [1500, 700, 2000, 1000, 100, 3100] {
-            let bytes = vec![1; len];
-            framer.begin_content(len as u64);
-            let mut at = 0;
-            continues.extend(framer.before_run(len, Category::Text, false));
-            while at < len {
-                let (taken, frame) = framer.push(&bytes[at..], Category::Text);
-                at += taken;
-                continues.extend(frame);
-            }
-        }
-        continues.extend(framer.end_frame());
-        let continues: Vec<_> =
-            continues.iter().map(|f| (f.bytes.len(), f.traits.continues)).collect();
-        // A frame is filled up unless it is half full.
-        let expected = [
-            (1000, false),
-            (500, true),
-            (1000, false),
-            (1000, true),
-            (700, true),
-            (1000, false),
-            (1000, false),
-            (1000, false),
-            (1000, false),
-            (200, false),
-        ];
-        assert_eq!(continues, expected);
     }
 
     #[test]

@@ -12,8 +12,8 @@
 //! 2. **References.** Each frame takes, greedily, the frames of smaller class that share most of
 //!    its fingerprints not covered yet, while they are worth their bytes and the plain bytes that
 //!    must be decoded for the frame (its *closure*) stay within `closure_bytes_max`, and those of
-//!    two or three frames that share a content within `run_bytes_max`: a file that lies across
-//!    borders costs them all.
+//!    two or three frames in which a short content lies within `spread_bytes_max`: who reads it
+//!    decodes them all.
 //! 3. **Search.** Frames are tried in other classes, alone and in pairs, as long as the references
 //!    chosen anew are worth more (see [`improve`]), within a budget of work for each plain byte,
 //!    and as long as it is not spent for nothing.
@@ -35,6 +35,7 @@ use improve::{Budget, improve};
 use postings::Postings;
 
 use crate::reference::Choice;
+use crate::spread::Spreads;
 
 /// What a shared fingerprint that a root repeats costs, against one that it provides to another
 /// frame: one cover for each. Which is best depends on the tree; the first is best most often.
@@ -50,9 +51,9 @@ pub struct Settings {
     /// Most plain bytes decoded before a frame can be: all references of references, each counted
     /// once.
     pub closure_bytes_max: u64,
-    /// Most plain bytes decoded for two or three frames behind each other of which each shares a
-    /// content with the next: these frames, and all they refer to.
-    pub run_bytes_max: u64,
+    /// Most plain bytes decoded for a short content that lies in two or three frames: these frames,
+    /// and all they refer to.
+    pub spread_bytes_max: u64,
     /// Least share of the frame's own fingerprints a reference must add.
     pub gain_share_min: f32,
     /// Fingerprints in more frames than this say nothing and are dropped.
@@ -68,7 +69,7 @@ impl Default for Settings {
             reference_count_max: 4,
             depth_max: 2,
             closure_bytes_max: 2 << 20,
-            run_bytes_max: 3 << 20,
+            spread_bytes_max: 3 << 20,
             gain_share_min: 0.01,
             sharer_count_max: 128,
             work_per_byte: 4,
@@ -83,17 +84,15 @@ pub struct Shape {
     pub len: u32,
     /// It is a root, whatever it shares.
     pub is_alone: bool,
-    /// It begins within a short content that the frame before ends with, so that whoever reads
-    /// that content reads both.
-    pub continues: bool,
 }
 
 /// Chooses references. `pairs` are (fingerprint, frame) of all frames, in any order, without
-/// repeats; `shapes` what else is known of each frame. The search ends where it stands once it is
-/// cancelled.
+/// repeats; `shapes` what else is known of each frame, and `spreads` which are read together. The
+/// search ends where it stands once it is cancelled.
 pub(crate) fn choose(
     mut pairs: Vec<(u64, u32)>,
     shapes: &[Shape],
+    spreads: &Spreads,
     settings: &Settings,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Choice {
@@ -105,7 +104,7 @@ pub(crate) fn choose(
     let mut best: Option<Assignment<'_>> = None;
     for penalty in PENALTIES {
         let classes = cover::classes(&postings, shapes, penalty, settings);
-        let mut found = Assignment::new(&postings, shapes, classes, settings);
+        let mut found = Assignment::new(&postings, (shapes, spreads), classes, settings);
         improve(&mut found, &mut budget, is_cancelled);
         if best.as_ref().is_none_or(|best| found.worth() > best.worth()) {
             best = Some(found);

@@ -6,6 +6,7 @@ use shale_format::{FrameRecord, ReadBounds};
 
 use crate::levels::ReferenceLimits;
 use crate::refer::Shape;
+use crate::spread::Spreads;
 
 /// What is known of all frames when references are chosen: fingerprints, frame by frame.
 ///
@@ -94,12 +95,13 @@ pub(crate) trait Referrer: Sync {
     /// Fingerprints of one frame, without repeats; runs on any thread.
     fn sketch(&self, plain: &[u8]) -> Vec<u64>;
 
-    /// The references of every frame, from all sketches and shapes. Depends on them alone, unless
-    /// it is cancelled: then it ends soon with what it has.
+    /// The references of every frame, from all sketches and shapes, and what is read together.
+    /// Depends on them alone, unless it is cancelled: then it ends soon with what it has.
     fn choose(
         &self,
         sketches: Sketches,
         shapes: &[Shape],
+        spreads: &Spreads,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Choice;
 

@@ -4,6 +4,7 @@ use crate::levels::ReferenceLimits;
 use crate::refer::{self, Shape};
 use crate::reference::{Choice, Referrer, Sketches};
 use crate::sketch;
+use crate::spread::Spreads;
 
 /// One window in 2^6 bytes is sampled, until there are too many, see [`Sketches`].
 const RATE_LOG2: u32 = 6;
@@ -21,7 +22,7 @@ impl Cover {
             reference_count_max: usize::from(limits.count_max),
             depth_max: limits.depth_max,
             closure_bytes_max: limits.closure_bytes_max,
-            run_bytes_max: limits.run_bytes_max,
+            spread_bytes_max: limits.spread_bytes_max,
             work_per_byte,
             ..refer::Settings::default()
         };
@@ -40,6 +41,7 @@ impl Referrer for Cover {
         &self,
         sketches: Sketches,
         shapes: &[Shape],
+        spreads: &Spreads,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Choice {
         let frames = 0..sketches.frame_count();
@@ -47,7 +49,7 @@ impl Referrer for Cover {
             .flat_map(|frame| sketches.of(frame).iter().map(move |&print| (print, frame as u32)))
             .collect();
         drop(sketches);
-        refer::choose(pairs, shapes, &self.settings, is_cancelled)
+        refer::choose(pairs, shapes, spreads, &self.settings, is_cancelled)
     }
 
     fn limits(&self) -> ReferenceLimits {

@@ -90,6 +90,11 @@ impl Spool {
         self.slots[index].traits
     }
 
+    /// Where each frame begins in stream space.
+    pub(crate) fn starts(&self) -> Vec<u64> {
+        self.slots.iter().map(|slot| slot.start).collect()
+    }
+
     /// A frame's bytes; allocates if they are in the file.
     pub(crate) fn frame(&self, index: usize) -> Result<Arc<Vec<u8>>, WriteError> {
         match &self.slots[index].place {
@@ -140,8 +145,7 @@ mod tests {
 
     use super::*;
 
-    const TRAITS: FrameTraits =
-        FrameTraits { category: Category::Text, is_hot: false, continues: false };
+    const TRAITS: FrameTraits = FrameTraits { category: Category::Text, is_hot: false };
 
     #[test]
     fn frames_come_back_from_memory_and_file() {

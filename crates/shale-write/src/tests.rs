@@ -11,6 +11,7 @@ use crate::levels::ReferenceLimits;
 use crate::refer::Shape;
 use crate::reference::{Choice, Referrer, Sketches};
 use crate::source::{Content, Metadata};
+use crate::spread::Spreads;
 use crate::{
     NoProgress, Options, Report, Source, SourceEntry, Stages, WriteError, create, create_with,
     segment,
@@ -115,7 +116,13 @@ impl Referrer for ByNumber {
         vec![plain.len() as u64]
     }
 
-    fn choose(&self, sketches: Sketches, shapes: &[Shape], _: &dyn Fn() -> bool) -> Choice {
+    fn choose(
+        &self,
+        sketches: Sketches,
+        shapes: &[Shape],
+        _: &Spreads,
+        _: &dyn Fn() -> bool,
+    ) -> Choice {
         assert_eq!(sketches.frame_count(), shapes.len());
         for (frame, shape) in shapes.iter().enumerate() {
             assert_eq!(

@@ -68,7 +68,7 @@ fn threads_memory_order_and_place_change_nothing() {
             count_max: 3,
             depth_max: 2,
             closure_bytes_max: 1 << 20,
-            run_bytes_max: 1 << 20,
+            spread_bytes_max: 1 << 20,
         };
         let options = |threads, memory_bytes_max| Options {
             level,

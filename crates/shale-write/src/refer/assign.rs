@@ -3,6 +3,10 @@
 use super::postings::Postings;
 use super::{Settings, Shape};
 use crate::reference::Choice;
+use crate::spread::Spreads;
+
+/// Looks at frames of fingerprints that take as long as adding up what a set of frames costs.
+const LOOKS_PER_SPREAD: u64 = 64;
 
 /// References of all frames, kept such that any frame may choose again.
 ///
@@ -12,13 +16,14 @@ use crate::reference::Choice;
 pub(super) struct Assignment<'a> {
     pub(super) postings: &'a Postings,
     pub(super) shapes: &'a [Shape],
+    spreads: &'a Spreads,
     settings: &'a Settings,
     /// For each frame how deep it may be: it may refer to frames of a smaller class only.
     pub(super) classes: Vec<u8>,
     chosen: Vec<Chosen>,
     /// Frames that refer to each one.
     users: Vec<Vec<u32>>,
-    /// What has been looked at so far: frames of fingerprints.
+    /// What has been looked at so far: frames of fingerprints, and what takes as long.
     pub(super) work: u64,
     /// While a frame chooses: what each other one has of what it misses. Else all zero.
     counts: Vec<u32>,
@@ -42,7 +47,7 @@ impl<'a> Assignment<'a> {
     /// All frames choose, those of smaller classes first.
     pub(super) fn new(
         postings: &'a Postings,
-        shapes: &'a [Shape],
+        (shapes, spreads): (&'a [Shape], &'a Spreads),
         classes: Vec<u8>,
         settings: &'a Settings,
     ) -> Self {
@@ -52,6 +57,7 @@ impl<'a> Assignment<'a> {
         let mut assignment = Self {
             postings,
             shapes,
+            spreads,
             settings,
             classes,
             chosen: vec![Chosen::default(); frame_count],
@@ -188,20 +194,26 @@ impl<'a> Assignment<'a> {
         chosen
     }
 
-    /// Whether a frame with this closure would cost a reader too much, alone or with frames behind
-    /// or before it that share a content with it: two or three.
-    fn is_too_dear(&self, frame: u32, closure: &[u32]) -> bool {
-        plain_len(self.shapes, &[closure]) > self.settings.closure_bytes_max
-            || runs(self.shapes, frame as usize).any(|run| {
-                let mut needed = closure.to_vec();
-                for near in run {
-                    needed.push(near as u32);
-                    if near != frame as usize {
-                        needed.extend(&self.chosen[near].closure);
-                    }
+    /// Whether a frame with this closure would cost a reader too much, alone or with those that a
+    /// content lies in as well.
+    fn is_too_dear(&mut self, frame: u32, closure: &[u32]) -> bool {
+        if plain_len(self.shapes, &[closure]) > self.settings.closure_bytes_max {
+            return true;
+        }
+        for spread in self.spreads.of_frame(frame) {
+            self.work += LOOKS_PER_SPREAD;
+            let mut needed = closure.to_vec();
+            for &part in spread {
+                needed.push(part);
+                if part != frame {
+                    needed.extend(&self.chosen[part as usize].closure);
                 }
-                plain_len(self.shapes, &[&needed]) > self.settings.run_bytes_max
-            })
+            }
+            if plain_len(self.shapes, &[&needed]) > self.settings.spread_bytes_max {
+                return true;
+            }
+        }
+        false
     }
 
     /// The references as they stand.
@@ -216,18 +228,6 @@ impl<'a> Assignment<'a> {
     }
 }
 
-/// Runs of two and three frames with this one among them, of which each shares a content with the
-/// next.
-fn runs(shapes: &[Shape], frame: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let starts = frame.saturating_sub(2)..=frame;
-    let found = starts.flat_map(|start| [start..start + 2, start..start + 3]);
-    found.filter(move |run| {
-        run.contains(&frame)
-            && run.end <= shapes.len()
-            && shapes[run.start + 1..run.end].iter().all(|shape| shape.continues)
-    })
-}
-
 /// Plain bytes of all frames in the lists, each counted once.
 fn plain_len(shapes: &[Shape], lists: &[&[u32]]) -> u64 {
     let mut frames = lists.concat();
@@ -239,11 +239,13 @@ fn plain_len(shapes: &[Shape], lists: &[&[u32]]) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::collections::BTreeSet;
 
     use super::super::cover::classes;
     use super::super::improve::{Budget, improve};
     use super::super::{PENALTIES, choose};
     use super::*;
+    use crate::spread::set_of;
 
     /// Frames of which each shares fingerprints with some others, by chance.
     fn sketches(seed: u64, frame_count: u32) -> Vec<(u64, u32)> {
@@ -271,20 +273,28 @@ mod tests {
         needs
     }
 
+    /// Contents that lie in two or three frames each, by chance.
+    fn spreads(seed: u64, frame_count: u32) -> Spreads {
+        let bytes = crate::tests::random(seed, 90);
+        let sets = bytes.chunks_exact(3).map(|frames| {
+            let frames = frames.iter().map(|&frame| u32::from(frame) % frame_count);
+            let frames: BTreeSet<_> = frames.collect();
+            set_of(&frames.into_iter().collect::<Vec<_>>())
+        });
+        Spreads::new(sets.collect(), frame_count as usize)
+    }
+
     #[test]
-    fn what_frames_and_runs_of_them_cost_stays_within_the_bounds() {
-        let shape = |frame: u32| Shape {
-            len: 50 + frame * 37 % 51,
-            is_alone: frame < 5,
-            continues: !frame.is_multiple_of(3) && frame > 5,
-        };
+    fn what_frames_and_contents_in_several_cost_stays_within_the_bounds() {
+        let shape = |frame: u32| Shape { len: 50 + frame * 37 % 51, is_alone: frame < 5 };
         let shapes: Vec<_> = (0..120).map(shape).collect();
-        for (seed, run_bytes_max) in
-            (1..20).flat_map(|seed| [(seed, 600), (seed, 450), (seed, 300)])
+        for (seed, spread_bytes_max) in
+            (1..20).flat_map(|seed| [(seed, 600), (seed, 450), (seed, 350)])
         {
             let settings =
-                Settings { closure_bytes_max: 400, run_bytes_max, ..Settings::default() };
-            let choice = choose(sketches(seed, 120), &shapes, &settings, &|| false);
+                Settings { closure_bytes_max: 400, spread_bytes_max, ..Settings::default() };
+            let spreads = spreads(seed, 120);
+            let choice = choose(sketches(seed, 120), &shapes, &spreads, &settings, &|| false);
             let mut dearest = (0, 0);
             for frame in 0..120 {
                 let references = choice.of(frame as usize);
@@ -293,19 +303,15 @@ mod tests {
                 let closure = plain_len(&shapes, &[&own[1..]]);
                 assert!(closure <= 400, "{closure}");
                 dearest.0 = dearest.0.max(closure);
-                let mut run = own;
-                for before in (0..frame).rev().take(2) {
-                    if !shapes[before as usize + 1].continues {
-                        break;
-                    }
-                    run.extend(needs(&choice, before));
-                    let cost = plain_len(&shapes, &[&run]);
-                    assert!(cost <= run_bytes_max, "{cost}");
+                for spread in spreads.of_frame(frame) {
+                    let needed = spread.iter().flat_map(|&part| needs(&choice, part));
+                    let cost = plain_len(&shapes, &[&needed.collect::<Vec<_>>()]);
+                    assert!(cost <= spread_bytes_max, "{cost}");
                     dearest.1 = dearest.1.max(cost);
                 }
             }
             // The bounds are used up, not kept by having no references.
-            assert!(dearest.0 > 250 && dearest.1 > run_bytes_max - 50, "{seed}: {dearest:?}");
+            assert!(dearest.0 > 250 && dearest.1 > spread_bytes_max - 50, "{seed}: {dearest:?}");
         }
     }
 
@@ -340,15 +346,16 @@ mod tests {
     #[test]
     fn a_search_only_gains_within_its_budget_and_keeps_the_books() {
         let settings =
-            Settings { closure_bytes_max: 400, run_bytes_max: 500, ..Settings::default() };
-        let shape = |n: u32| Shape { len: 100, is_alone: n == 7, continues: n % 5 == 1 };
+            Settings { closure_bytes_max: 400, spread_bytes_max: 500, ..Settings::default() };
+        let shape = |n: u32| Shape { len: 100, is_alone: n == 7 };
         let shapes: Vec<_> = (0..60).map(shape).collect();
         for seed in 1..10 {
             let postings = Postings::new(&sketches(seed, 60), 60, settings.sharer_count_max);
             let mut worths = Vec::new();
-            for work_max in [0, 700_000, 1 << 40] {
+            for work_max in [0, 2_000_000, 1 << 40] {
                 let classes = classes(&postings, &shapes, PENALTIES[0], &settings);
-                let mut found = Assignment::new(&postings, &shapes, classes, &settings);
+                let known = (&shapes[..], &spreads(seed, 60));
+                let mut found = Assignment::new(&postings, known, classes, &settings);
                 assert_consistent(&found);
                 let before = found.work;
                 let mut budget = Budget::new(work_max);
@@ -356,7 +363,7 @@ mod tests {
                 assert_consistent(&found);
                 // One move may go beyond it; a move here looks at some thousand at most.
                 assert!(found.work - before < work_max + 50_000 || work_max > 1 << 30);
-                assert_eq!(budget.is_spent(), work_max <= 700_000);
+                assert_eq!(budget.is_spent(), work_max <= 2_000_000);
                 assert_eq!(found.classes[7], 0);
                 worths.push(found.worth());
             }
@@ -371,7 +378,8 @@ mod tests {
         let postings = Postings::new(&sketches(1, 60), 60, settings.sharer_count_max);
         let looks_of = |looks: u64| {
             let classes = classes(&postings, &shapes, PENALTIES[0], &settings);
-            let mut found = Assignment::new(&postings, &shapes, classes, &settings);
+            let known = (&shapes[..], &Spreads::default());
+            let mut found = Assignment::new(&postings, known, classes, &settings);
             let before = found.work;
             // Again and again, as for one cover after the other, until nothing is gained.
             let mut budget = Budget::new(looks);
@@ -391,7 +399,8 @@ mod tests {
         let shapes = [Shape { len: 100, ..Shape::default() }; 60];
         let postings = Postings::new(&sketches(1, 60), 60, settings.sharer_count_max);
         let classes = classes(&postings, &shapes, PENALTIES[0], &settings);
-        let mut found = Assignment::new(&postings, &shapes, classes, &settings);
+        let known = (&shapes[..], &Spreads::default());
+        let mut found = Assignment::new(&postings, known, classes, &settings);
         let before = found.work;
         let asked = Cell::new(0);
         improve(&mut found, &mut Budget::new(1 << 40), &|| asked.replace(asked.get() + 1) >= 10);

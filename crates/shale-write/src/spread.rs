@@ -1,0 +1,252 @@
+//! Which frames short contents lie in together.
+//!
+//! A border between frames may fall within a content, and dedupe finds pieces of it in frames of
+//! others. Who reads it decodes all of these frames and all that any of them refers to, so the
+//! choice of references bounds what that comes to. Of a file in a hundred it may come to more:
+//! those that cost much whatever frames refer to count first, then contents that lie together with
+//! few others, which would each cost some frames their references.
+//!
+//! Time: for each content a look at its extents, with a binary search for each, and a sort of what
+//! lies in several frames. Memory: at most 40 bytes for each such content, less where many lie in
+//! the same frames.
+
+use crate::dedupe::Contents;
+use crate::extents::Place;
+
+/// Most frames of a set. A content that lies in more costs much, whatever they refer to.
+const FRAME_COUNT_MAX: usize = 3;
+/// Longest content that counts, in frames: one of more costs its own length anyway.
+const CONTENT_FRAME_COUNT_MAX: u64 = 3;
+/// One file in so many may cost more than the bound: less than one in a hundred, as those who read
+/// some files by chance do not see all.
+const RARE_SHARE: u64 = 150;
+/// Sets that may wait for being merged.
+const UNMERGED_COUNT_MIN: usize = 1 << 16;
+/// Fills up sets of fewer frames.
+const NONE: u32 = u32::MAX;
+
+/// Frames, ascending, filled up with [`NONE`].
+pub(crate) type Set = [u32; FRAME_COUNT_MAX];
+
+/// Sets of two frames or more in which contents lie.
+#[derive(Debug, Default)]
+pub(crate) struct Spreads {
+    sets: Vec<Set>,
+    /// Numbers of sets by frame, and where those of each frame end.
+    by_frame: Vec<u32>,
+    ends: Vec<u32>,
+}
+
+impl Spreads {
+    /// Where contents lie that are short against `frame_len`. `starts` says where each frame begins
+    /// in stream space.
+    pub(crate) fn of_contents(contents: &Contents, starts: &[u64], frame_len: u64) -> Self {
+        let frame_at = |offset: u64| starts.partition_point(|&start| start <= offset) as u32 - 1;
+        let mut found = Found::default();
+        for id in 0..contents.count() as u32 {
+            let range = contents.range(id);
+            let mut frames = Vec::new();
+            if range.end - range.start <= CONTENT_FRAME_COUNT_MAX * frame_len {
+                contents.extents.visit(range.start, range.end, |len, place| {
+                    if let Place::Stream(offset) = place {
+                        frames.extend(frame_at(offset)..=frame_at(offset + len - 1));
+                    }
+                });
+                frames.sort_unstable();
+                frames.dedup();
+                found.add(&frames, contents.file_count(id));
+            } else {
+                found.add_dear(contents.file_count(id));
+            }
+        }
+        Self::new(found.into_sets(), starts.len())
+    }
+
+    /// Sets without repeats.
+    pub(crate) fn new(sets: Vec<Set>, frame_count: usize) -> Self {
+        // Counted, then put in their places from the last one on.
+        let mut ends = vec![0; frame_count];
+        for &frame in sets.iter().flat_map(frames_of) {
+            ends[frame as usize] += 1;
+        }
+        let mut end = 0;
+        for count in &mut ends {
+            end += *count;
+            *count = end;
+        }
+        let mut by_frame = vec![0; end as usize];
+        let mut nexts = ends.clone();
+        for (number, set) in sets.iter().enumerate().rev() {
+            for &frame in frames_of(set) {
+                let next = &mut nexts[frame as usize];
+                *next -= 1;
+                by_frame[*next as usize] = number as u32;
+            }
+        }
+        Self { sets, by_frame, ends }
+    }
+
+    /// The sets with this frame in them.
+    pub(crate) fn of_frame(&self, frame: u32) -> impl Iterator<Item = &[u32]> {
+        let at = frame as usize;
+        let end = self.ends.get(at).map_or(0, |&end| end as usize);
+        let start = at.checked_sub(1).and_then(|before| self.ends.get(before));
+        let start = start.map_or(0, |&start| start as usize);
+        self.by_frame[start.min(end)..end].iter().map(|&set| frames_of(&self.sets[set as usize]))
+    }
+}
+
+/// Two frames or three as a set.
+pub(crate) fn set_of(frames: &[u32]) -> Set {
+    let mut set = [NONE; FRAME_COUNT_MAX];
+    set[..frames.len()].copy_from_slice(frames);
+    set
+}
+
+fn frames_of(set: &Set) -> &[u32] {
+    let count = set.iter().take_while(|&&frame| frame != NONE).count();
+    &set[..count]
+}
+
+/// Sets while they are found.
+#[derive(Debug, Default)]
+struct Found {
+    /// Each with how many files lie in it.
+    sets: Vec<(Set, u64)>,
+    /// Of them, how many are merged.
+    merged_count: usize,
+    file_count: u64,
+    /// Files that cost much, whatever frames refer to.
+    dear_count: u64,
+}
+
+impl Found {
+    /// A content of so many files lies in these frames, which ascend.
+    fn add(&mut self, frames: &[u32], file_count: u32) {
+        match frames.len() {
+            0 | 1 => self.file_count += u64::from(file_count),
+            2..=FRAME_COUNT_MAX => {
+                self.file_count += u64::from(file_count);
+                self.sets.push((set_of(frames), u64::from(file_count)));
+                if self.sets.len() >= UNMERGED_COUNT_MIN + 2 * self.merged_count {
+                    self.merge();
+                }
+            }
+            _ => self.add_dear(file_count),
+        }
+    }
+
+    /// A content of so many files costs much.
+    fn add_dear(&mut self, file_count: u32) {
+        self.file_count += u64::from(file_count);
+        self.dear_count += u64::from(file_count);
+    }
+
+    /// Makes one of equal sets.
+    fn merge(&mut self) {
+        self.sets.sort_unstable();
+        self.sets.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            kept.1 += if is_same { next.1 } else { 0 };
+            is_same
+        });
+        self.merged_count = self.sets.len();
+    }
+
+    /// The sets that count: without those in which fewest files lie.
+    fn into_sets(mut self) -> Vec<Set> {
+        self.merge();
+        self.sets.sort_unstable_by_key(|&(set, file_count)| (file_count, set));
+        let mut rest = (self.file_count / RARE_SHARE).saturating_sub(self.dear_count);
+        let is_rare = |&(_, file_count): &(Set, u64)| {
+            let is_rare = file_count <= rest;
+            rest = rest.saturating_sub(file_count);
+            is_rare
+        };
+        self.sets.into_iter().skip_while(is_rare).map(|(set, _)| set).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::content_digest;
+
+    /// Contents of these parts of the stream (start and end), one after the other, of one file each.
+    fn contents(parts: &[&[(u64, u64)]]) -> Contents {
+        let mut contents = Contents::new();
+        for (number, parts) in parts.iter().enumerate() {
+            let base = contents.extents.end();
+            for (start, end) in *parts {
+                contents.extents.push(end - start, Place::Stream(*start));
+            }
+            contents.extents.push(50, Place::Hole);
+            contents.push(content_digest(&[number as u8]), base);
+        }
+        contents
+    }
+
+    fn of_frame(spreads: &Spreads, frame: u32) -> Vec<Vec<u32>> {
+        let mut sets: Vec<_> = spreads.of_frame(frame).map(<[u32]>::to_vec).collect();
+        sets.sort();
+        sets
+    }
+
+    #[test]
+    fn a_content_lies_in_all_frames_that_its_bytes_touch() {
+        // Frames of 100 bytes but for one of 60.
+        let starts = [0, 100, 160, 260, 360];
+        let contents = contents(&[
+            &[(0, 100)],
+            &[(90, 101)],
+            &[(300, 310), (10, 20)],
+            &[(99, 161)],
+            &[(0, 10), (300, 310)],
+            &[(359, 360), (20, 30), (160, 161)],
+            // Too long, and in too many.
+            &[(0, 300)],
+            &[(0, 1), (100, 101), (160, 161), (260, 261)],
+        ]);
+        let spreads = Spreads::of_contents(&contents, &starts, 100);
+        assert_eq!(of_frame(&spreads, 0), [vec![0, 1], vec![0, 1, 2], vec![0, 2, 3], vec![0, 3]]);
+        assert_eq!(of_frame(&spreads, 1), [[0, 1].as_slice(), &[0, 1, 2]]);
+        assert_eq!(of_frame(&spreads, 2), [[0, 1, 2], [0, 2, 3]]);
+        assert_eq!(of_frame(&spreads, 3), [[0, 2, 3].as_slice(), &[0, 3]]);
+        assert!(of_frame(&spreads, 4).is_empty());
+        assert!(of_frame(&Spreads::default(), 0).is_empty());
+    }
+
+    #[test]
+    fn a_file_in_150_may_cost_more() {
+        let found = |dear_count| {
+            let mut found = Found::default();
+            found.add(&[7], 150 * 10 - 23 - dear_count);
+            found.add(&[1, 3], 3);
+            found.add(&[1, 2], 4);
+            found.add(&[5, 8, 9], 4);
+            found.add(&[0, 1], 5);
+            found.add(&[1, 3], 4);
+            found.add(&[0, 5], 3);
+            found.add(&[0, 1, 2, 3], dear_count);
+            found.into_sets()
+        };
+        let sets = [set_of(&[0, 5]), set_of(&[1, 2]), set_of(&[5, 8, 9]), set_of(&[0, 1])];
+        // Ten may: three and four that lie in two sets of their own, but not four more.
+        assert_eq!(found(0), [&sets[2..], &[set_of(&[1, 3])]].concat());
+        assert_eq!(found(3), [&sets[2..], &[set_of(&[1, 3])]].concat());
+        assert_eq!(found(4), [&sets[1..], &[set_of(&[1, 3])]].concat());
+        assert_eq!(found(8), [&sets[..], &[set_of(&[1, 3])]].concat());
+    }
+
+    #[test]
+    fn equal_sets_are_merged_while_they_come() {
+        let mut found = Found::default();
+        for number in 0..5 * UNMERGED_COUNT_MIN as u32 {
+            found.add(&[number % 1000, 1000 + number % 10], 2);
+        }
+        assert!(found.sets.len() <= UNMERGED_COUNT_MIN + 2000, "{}", found.sets.len());
+        found.merge();
+        assert_eq!(found.sets.len(), 1000);
+        assert_eq!(found.sets.iter().map(|set| set.1).sum::<u64>(), found.file_count);
+    }
+}
