@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::digest::content_digest;
 
-    /// Contents of these parts of the stream (start and end), one after the other, of one file each.
+    /// Contents of these parts of the stream (start and end), of one file each.
     fn contents(parts: &[&[(u64, u64)]]) -> Contents {
         let mut contents = Contents::new();
         for (number, parts) in parts.iter().enumerate() {
