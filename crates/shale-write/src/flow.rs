@@ -245,7 +245,8 @@ impl<'env> Flow<'env> {
                 })
                 .collect();
             let frame_len = self.env.plan.frame_len as u64;
-            let spreads = Spreads::of_contents(contents, &spool.starts(), frame_len);
+            let frame_at = |offset| spool.frame_at(offset) as u32;
+            let spreads = Spreads::of_contents(contents, &frame_at, shapes.len(), frame_len);
             let sketches = std::mem::replace(&mut self.sketches, Sketches::new(0));
             let env = self.env;
             choice = referrer.choose(sketches, &shapes, &spreads, &|| env.is_cancelled());

@@ -40,6 +40,7 @@ mod order; // cuts the stream into frames
 mod flow; // frames on their way
 mod temporary; // files without a name
 mod spool; // plain frames that wait for their references
+mod inverse; // lists of numbers, turned round
 mod spread; // which frames contents lie in together
 mod reference; // what the choice of references must keep to
 mod referring; // the choice of references as a part of the pipeline

@@ -90,9 +90,9 @@ impl Spool {
         self.slots[index].traits
     }
 
-    /// Where each frame begins in stream space.
-    pub(crate) fn starts(&self) -> Vec<u64> {
-        self.slots.iter().map(|slot| slot.start).collect()
+    /// The frame that holds the byte at an offset in stream space; the last one behind the end.
+    pub(crate) fn frame_at(&self, stream_offset: u64) -> usize {
+        self.slots.partition_point(|slot| slot.start <= stream_offset).saturating_sub(1)
     }
 
     /// A frame's bytes; allocates if they are in the file.
@@ -109,8 +109,7 @@ impl Spool {
 
     /// Bytes of the stream; all of them must have been pushed.
     pub(crate) fn read_at(&self, mut stream_offset: u64, mut out: &mut [u8]) -> io::Result<()> {
-        let mut index = self.slots.partition_point(|slot| slot.start <= stream_offset);
-        index = index.saturating_sub(1);
+        let mut index = self.frame_at(stream_offset);
         while !out.is_empty() {
             let slot = self.slots.get(index).ok_or(io::ErrorKind::UnexpectedEof)?;
             let from = (stream_offset - slot.start) as usize;

@@ -12,6 +12,7 @@
 
 use crate::dedupe::Contents;
 use crate::extents::Place;
+use crate::inverse::Inverse;
 
 /// Most frames of a set. A content that lies in more costs much, whatever they refer to.
 const FRAME_COUNT_MAX: usize = 3;
@@ -32,20 +33,24 @@ pub(crate) type Set = [u32; FRAME_COUNT_MAX];
 #[derive(Debug, Default)]
 pub(crate) struct Spreads {
     sets: Vec<Set>,
-    /// Numbers of sets by frame, and where those of each frame end.
-    by_frame: Vec<u32>,
-    ends: Vec<u32>,
+    /// Numbers of sets by frame.
+    by_frame: Inverse,
 }
 
 impl Spreads {
-    /// Where contents lie that are short against `frame_len`. `starts` says where each frame begins
-    /// in stream space.
-    pub(crate) fn of_contents(contents: &Contents, starts: &[u64], frame_len: u64) -> Self {
-        let frame_at = |offset: u64| starts.partition_point(|&start| start <= offset) as u32 - 1;
+    /// Where contents lie that are short against `frame_len`. `frame_at` says which frame holds the
+    /// byte at an offset in stream space.
+    pub(crate) fn of_contents(
+        contents: &Contents,
+        frame_at: &dyn Fn(u64) -> u32,
+        frame_count: usize,
+        frame_len: u64,
+    ) -> Self {
         let mut found = Found::default();
+        let mut frames = Vec::new();
         for id in 0..contents.count() as u32 {
             let range = contents.range(id);
-            let mut frames = Vec::new();
+            frames.clear();
             if range.end - range.start <= CONTENT_FRAME_COUNT_MAX * frame_len {
                 contents.extents.visit(range.start, range.end, |len, place| {
                     if let Place::Stream(offset) = place {
@@ -59,40 +64,19 @@ impl Spreads {
                 found.add_dear(contents.file_count(id));
             }
         }
-        Self::new(found.into_sets(), starts.len())
+        Self::new(found.into_sets(), frame_count)
     }
 
     /// Sets without repeats.
     pub(crate) fn new(sets: Vec<Set>, frame_count: usize) -> Self {
-        // Counted, then put in their places from the last one on.
-        let mut ends = vec![0; frame_count];
-        for &frame in sets.iter().flat_map(frames_of) {
-            ends[frame as usize] += 1;
-        }
-        let mut end = 0;
-        for count in &mut ends {
-            end += *count;
-            *count = end;
-        }
-        let mut by_frame = vec![0; end as usize];
-        let mut nexts = ends.clone();
-        for (number, set) in sets.iter().enumerate().rev() {
-            for &frame in frames_of(set) {
-                let next = &mut nexts[frame as usize];
-                *next -= 1;
-                by_frame[*next as usize] = number as u32;
-            }
-        }
-        Self { sets, by_frame, ends }
+        let by_frame = Inverse::of(sets.iter().map(frames_of), frame_count);
+        Self { sets, by_frame }
     }
 
     /// The sets with this frame in them.
     pub(crate) fn of_frame(&self, frame: u32) -> impl Iterator<Item = &[u32]> {
-        let at = frame as usize;
-        let end = self.ends.get(at).map_or(0, |&end| end as usize);
-        let start = at.checked_sub(1).and_then(|before| self.ends.get(before));
-        let start = start.map_or(0, |&start| start as usize);
-        self.by_frame[start.min(end)..end].iter().map(|&set| frames_of(&self.sets[set as usize]))
+        let sets = self.by_frame.get(frame as usize);
+        sets.iter().map(|&set| frames_of(&self.sets[set as usize]))
     }
 }
 
@@ -195,7 +179,8 @@ mod tests {
     #[test]
     fn a_content_lies_in_all_frames_that_its_bytes_touch() {
         // Frames of 100 bytes but for one of 60.
-        let starts = [0, 100, 160, 260, 360];
+        let starts = [0u64, 100, 160, 260, 360];
+        let frame_at = |offset| starts.partition_point(|&start| start <= offset) as u32 - 1;
         let contents = contents(&[
             &[(0, 100)],
             &[(90, 101)],
@@ -207,7 +192,7 @@ mod tests {
             &[(0, 300)],
             &[(0, 1), (100, 101), (160, 161), (260, 261)],
         ]);
-        let spreads = Spreads::of_contents(&contents, &starts, 100);
+        let spreads = Spreads::of_contents(&contents, &frame_at, starts.len(), 100);
         assert_eq!(of_frame(&spreads, 0), [vec![0, 1], vec![0, 1, 2], vec![0, 2, 3], vec![0, 3]]);
         assert_eq!(of_frame(&spreads, 1), [[0, 1].as_slice(), &[0, 1, 2]]);
         assert_eq!(of_frame(&spreads, 2), [[0, 1, 2], [0, 2, 3]]);

@@ -275,7 +275,7 @@ mod tests {
 
     /// Contents that lie in two or three frames each, by chance.
     fn spreads(seed: u64, frame_count: u32) -> Spreads {
-        let bytes = crate::tests::random(seed, 90);
+        let bytes = crate::tests::random(seed, frame_count as usize / 4 * 3);
         let sets = bytes.chunks_exact(3).map(|frames| {
             let frames = frames.iter().map(|&frame| u32::from(frame) % frame_count);
             let frames: BTreeSet<_> = frames.collect();
@@ -289,7 +289,7 @@ mod tests {
         let shape = |frame: u32| Shape { len: 50 + frame * 37 % 51, is_alone: frame < 5 };
         let shapes: Vec<_> = (0..120).map(shape).collect();
         for (seed, spread_bytes_max) in
-            (1..20).flat_map(|seed| [(seed, 600), (seed, 450), (seed, 350)])
+            (1..20).flat_map(|seed| [(seed, 600), (seed, 450), (seed, 300)])
         {
             let settings =
                 Settings { closure_bytes_max: 400, spread_bytes_max, ..Settings::default() };

@@ -4,6 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
+use crate::inverse::Inverse;
+
 /// Only fingerprints that at least two frames share, and not too many, are kept. All those that
 /// the same frames share are one, with a weight: what lies together in one frame mostly lies
 /// together in others, so there are many times fewer. They are numbered densely, by their first.
@@ -14,8 +16,7 @@ pub struct Postings {
     /// How many fingerprints each one stands for.
     weights: Vec<u32>,
     /// Fingerprints by frame.
-    print_starts: Vec<u32>,
-    prints: Vec<u32>,
+    prints: Inverse,
     /// Fingerprints of each frame before dropping.
     totals: Vec<u32>,
 }
@@ -56,23 +57,10 @@ impl Postings {
             }
         }
         drop(met);
-        let mut print_starts = vec![0u32; frame_count + 1];
-        for &frame in &frames {
-            print_starts[frame as usize + 1] += 1;
-        }
-        for i in 1..print_starts.len() {
-            print_starts[i] += print_starts[i - 1];
-        }
-        let mut next = print_starts.clone();
-        let mut prints = vec![0u32; frames.len()];
-        for print in 0..weights.len() {
-            for &frame in &frames[frame_starts[print] as usize..frame_starts[print + 1] as usize] {
-                let at = &mut next[frame as usize];
-                prints[*at as usize] = print as u32;
-                *at += 1;
-            }
-        }
-        Self { frame_starts, frames, weights, print_starts, prints, totals }
+        let of_prints = frame_starts.windows(2);
+        let of_prints = of_prints.map(|range| &frames[range[0] as usize..range[1] as usize]);
+        let prints = Inverse::of(of_prints, frame_count);
+        Self { frame_starts, frames, weights, prints, totals }
     }
 
     /// Frames in all.
@@ -87,7 +75,7 @@ impl Postings {
 
     /// The shared fingerprints of a frame.
     pub fn prints_of(&self, frame: usize) -> &[u32] {
-        &self.prints[self.print_starts[frame] as usize..self.print_starts[frame + 1] as usize]
+        self.prints.get(frame)
     }
 
     /// The frames that share a fingerprint, ascending.
