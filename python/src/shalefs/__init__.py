@@ -1,0 +1,25 @@
+"""Read ShaleFS images: compressed, read-only file systems in one file.
+
+    import shalefs
+
+    with shalefs.open("logs.shale") as image:
+        for name in image.listdir("2026-11"):
+            print(name, image.stat(f"2026-11/{name}").st_size)
+        data = image.read_bytes("2026-11/app.log", 0, 4096)
+"""
+
+from .errors import DamagedError, IdentityError, NotAnImageError, ShaleError, UnsupportedError
+from .filesystem import FileSystem, RawFile, Stat
+
+__all__ = ["DamagedError", "FileSystem", "IdentityError", "NotAnImageError", "RawFile", "ShaleError", "Stat",
+           "UnsupportedError", "open"]
+__version__ = "0.1.0"
+
+
+def open(source, snapshot=None, expect=None, cache_bytes=64 << 20) -> FileSystem:  # noqa: A001 (a verb of its own)
+    """Opens an image: a path, the bytes of one (bytearray, memoryview), or a seekable binary file object.
+
+    `snapshot` is a name, a number from 0, "#NUMBER" or "latest" (default). With `expect`, an identity in hexadecimal,
+    every byte is verified against it. Raises NotAnImageError, UnsupportedError, DamagedError or IdentityError.
+    """
+    return FileSystem(source, snapshot, expect, cache_bytes)

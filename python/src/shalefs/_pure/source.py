@@ -1,0 +1,92 @@
+"""Where the bytes of an image come from: positioned reads, safe for threads."""
+
+import os
+import threading
+
+from ..errors import DamagedError
+
+
+class FileSource:
+    """A local file. Reopened by its path after pickling and after a fork."""
+
+    def __init__(self, path):
+        self.path = os.fspath(path)
+        self._open()
+
+    def _open(self):
+        self._fd = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+        self.size = os.lseek(self._fd, 0, os.SEEK_END)
+        self._lock = None if hasattr(os, "pread") else threading.Lock()
+
+    def read_at(self, offset, length):
+        if self._lock is None:
+            parts, left = [], length
+            while left and (part := os.pread(self._fd, left, offset)):
+                parts.append(part)
+                left -= len(part)
+                offset += len(part)
+            data = b"".join(parts)
+        else:
+            with self._lock:
+                os.lseek(self._fd, offset, os.SEEK_SET)
+                data = os.read(self._fd, length)
+        return _whole(data, length, offset)
+
+    def close(self):
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __getstate__(self):
+        return {"path": self.path}
+
+    def __setstate__(self, state):
+        self.path = state["path"]
+        self._open()
+
+
+class BytesSource:
+    """An image in memory."""
+
+    def __init__(self, data):
+        self._data = bytes(data)
+        self.size = len(self._data)
+
+    def read_at(self, offset, length):
+        return _whole(self._data[offset:offset + length], length, offset)
+
+    def close(self):
+        pass
+
+
+class ObjectSource:
+    """A seekable binary file object, such as one of fsspec. Reads take turns."""
+
+    def __init__(self, file):
+        self._file = file
+        self._lock = threading.Lock()
+        self.size = file.seek(0, os.SEEK_END)
+
+    def read_at(self, offset, length):
+        with self._lock:
+            self._file.seek(offset)
+            parts, left = [], length
+            while left and (part := self._file.read(left)):
+                parts.append(part)
+                left -= len(part)
+        return _whole(b"".join(parts), length, offset)
+
+    def close(self):
+        self._file.close()
+
+    def __getstate__(self):
+        return {"file": self._file}
+
+    def __setstate__(self, state):
+        self.__init__(state["file"])
+
+
+def _whole(data, length, offset):
+    if len(data) != length:
+        raise DamagedError(f"the image ends within {length} bytes at offset {offset}: it is truncated, or was replaced")
+    return data
