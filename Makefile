@@ -1,4 +1,5 @@
-# The words a person types. Each installs what it needs and is missing (scripts/need.sh).
+# The commands a person types. Each installs the tools that it needs and that are missing
+# (scripts/need.sh).
 
 PREFIX ?= /usr/local
 # mount(8) and fsck(8) look for helpers here and nowhere below PREFIX.
@@ -6,6 +7,7 @@ SBINDIR ?= /sbin
 DESTDIR ?=
 CARGO_TARGET_DIR ?= target
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 3600
 # A tree that is on every machine; for numbers that mean something, name your own.
 TREES ?= /usr/include
 # A relative path would mean another folder to every program that is started elsewhere.
@@ -13,13 +15,17 @@ override CARGO_TARGET_DIR := $(abspath $(CARGO_TARGET_DIR))
 export CARGO_TARGET_DIR
 SHALE = $(CARGO_TARGET_DIR)/release/shale
 
-.PHONY: help build demo test install uninstall bench fuzz golden tidy
+.PHONY: help build demo check test soak install uninstall bench fuzz golden tidy
 
 help:
 	@echo "make build     the shale command, in target/release"
 	@echo "make demo      pack a tree of this machine, mount it, compare every byte and attribute"
-	@echo "make test      all checks, as CI runs them"
+	@echo "make check     what to run before a commit: no root, no network, a few minutes"
+	@echo "make test      everything, as CI runs it; a skipped test is a failure"
+	@echo "make soak      an hour of fuzzing, stress, damage and kills (SOAK_SECONDS)"
+	@echo "make test-python  the Python package, in a virtual environment"
 	@echo "make install   shale into PREFIX (default /usr/local), mount.shale and its kin into SBINDIR (/sbin)"
+	@echo "make install-capi  libshale, for C: library, header and pkg-config file"
 	@echo "make uninstall takes them away again"
 	@echo "make bench     measure against other programs, on TREES"
 	@echo "make fuzz      search for inputs that break the reader (FUZZ_SECONDS a target)"
@@ -37,10 +43,20 @@ build: rust
 demo: build
 	@SHALE=$(SHALE) scripts/demo.sh $(TREE)
 
-test: rust
-	@scripts/test.sh
+check: rust
+	@scripts/test.sh check
 
-NAMES = mkfs.shale mount.shale fsck.shale
+test: rust
+	@scripts/test.sh test
+
+soak: rust
+	@SOAK_SECONDS=$(SOAK_SECONDS) scripts/soak.sh
+
+.PHONY: test-python
+test-python:
+	@scripts/test-python.sh
+
+NAMES = mkfs.shale mount.shale mount.fuse.shale fsck.shale
 BASH_COMPLETIONS = $(PREFIX)/share/bash-completion/completions
 
 install: build
@@ -50,6 +66,29 @@ install: build
 	$(SHALE) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(BASH_COMPLETIONS)
 	$(SHALE) completions bash > $(DESTDIR)$(BASH_COMPLETIONS)/shale
+
+.PHONY: build-capi install-capi uninstall-capi
+build-capi: rust
+	@scripts/need.sh cc=build-essential cmake
+	cargo build --release --package shale-capi
+
+CAPI = crates/shale-capi
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+CAPI_LIBRARY = $(CARGO_TARGET_DIR)/release/libshale_capi
+LIBDIR = $(DESTDIR)$(PREFIX)/lib
+
+install-capi: build-capi
+	install -D -m 644 $(CAPI)/include/shale.h $(DESTDIR)$(PREFIX)/include/shale.h
+	install -D -m 755 $(CAPI_LIBRARY).so $(LIBDIR)/libshale.so.$(VERSION)
+	install -D -m 644 $(CAPI_LIBRARY).a $(LIBDIR)/libshale.a
+	ln -sf libshale.so.$(VERSION) $(LIBDIR)/libshale.so.0
+	ln -sf libshale.so.0 $(LIBDIR)/libshale.so
+	install -d $(LIBDIR)/pkgconfig
+	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(VERSION)|' $(CAPI)/shale.pc.in > $(LIBDIR)/pkgconfig/shale.pc
+
+uninstall-capi:
+	rm -f $(DESTDIR)$(PREFIX)/include/shale.h $(LIBDIR)/pkgconfig/shale.pc
+	rm -f $(LIBDIR)/libshale.a $(LIBDIR)/libshale.so $(LIBDIR)/libshale.so.0 $(LIBDIR)/libshale.so.$(VERSION)
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/shale $(DESTDIR)$(BASH_COMPLETIONS)/shale

@@ -2,22 +2,31 @@
 # Searches each fuzz target for a while, from seeds made here and from what earlier runs found.
 #
 # usage: fuzz.sh [TARGET...]        environment: FUZZ_SECONDS for each target (default 60)
-# Needs a nightly toolchain; installs cargo-fuzz if it is missing. What breaks lands in
-# fuzz/artifacts and ends the run with status 1, after the other targets were searched too.
+#
+# Everything runs under AddressSanitizer and is guided by coverage, the C libraries included: they
+# are compiled by clang with the same instruments as the Rust code. Needs a nightly toolchain for
+# that; installs clang and cargo-fuzz if they are missing. What breaks is kept in fuzz/artifacts and
+# ends the run with status 1, after the other targets were searched too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- open_and_walk table_page frame_decode manifest_lines identity parity signature \
-  check_image build_then_read damage_then_read import_tar import_zip import_squashfs import_dwarfs
-# The fuzzer's products lie beside the fuzz crate, apart from those of the stable compiler.
+  check_image build_then_read damage_then_read import_tar import_cpio import_zip import_squashfs \
+  import_dwarfs import_any
+# The fuzzer's programs go beside the fuzz crate, apart from those of the stable compiler.
 unset CARGO_TARGET_DIR
 
 cargo +nightly --version >/dev/null 2>&1 || {
   echo "fuzz: no nightly toolchain; add one with: rustup toolchain install nightly" >&2
-  echo "fuzz: the same bodies run on stable with: cargo test -p shale-tests --test fuzz_smoke" >&2
+  echo "fuzz: the same bodies run on stable with: cargo test -p shale-tests --test it fuzz_smoke" >&2
   exit 1
 }
+scripts/need.sh clang
 cargo fuzz --version >/dev/null 2>&1 || cargo install --locked --quiet cargo-fuzz
 cargo run --quiet --package shale-tests --bin shale-tree seeds fuzz/corpus
+
+# zstd, liblzma and lz4: memory errors are found in them, and what they do guides the search.
+export CC=clang
+export CFLAGS="-g -fno-omit-frame-pointer -fsanitize=address,fuzzer-no-link"
 broken=()
 for target in "$@"; do
   mkdir -p "fuzz/corpus/$target"
@@ -25,9 +34,8 @@ for target in "$@"; do
   [ ! -d "testdata/broken/$target" ] || cp "testdata/broken/$target"/* "fuzz/corpus/$target/"
   options=()
   case $target in
-    # Its thread that reads ahead ends when it finds nobody left, which may be after the input: what
-    # it still holds then is no leak.
-    import_tar) options=(-detect_leaks=0) ;;
+    # Its thread that reads ahead may end after the input: what it still holds then is no leak.
+    import_tar | import_cpio | import_any) options=(-detect_leaks=0) ;;
     open_and_walk | identity | signature | check_image) cp testdata/images/*-tiny.shale "fuzz/corpus/$target/" ;;
     parity) cp testdata/images/*-parity.shale "fuzz/corpus/$target/" ;;
   esac
@@ -36,6 +44,6 @@ for target in "$@"; do
     broken+=("$target")
 done
 [ ${#broken[@]} -eq 0 ] || {
-  echo "fuzz: broken: ${broken[*]}; the inputs lie in fuzz/artifacts" >&2
+  echo "fuzz: broken: ${broken[*]}; the inputs are in fuzz/artifacts" >&2
   exit 1
 }

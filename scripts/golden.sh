@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Writes golden images of this version's format into testdata/images, those that are not there yet.
+# Writes the golden images of this version's format into testdata/images, those that are missing.
 #
 # usage: golden.sh        environment: SHALE, the command to use (default: target/release/shale)
-# A golden image is never written again: it is what this version wrote, for ever. Beside each image
-# lies the manifest of the tree it was made of; an image is kept only if what it holds equals that.
+# A golden image is never written again: it is what this version wrote, for ever. Next to each image
+# is the manifest of its newest tree. An image is kept only if it holds exactly what its manifest
+# says, and only if `check` finds no problem in it.
 # Needs root and a file system in memory, so that nothing of the trees is left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,29 +15,76 @@ shale=${SHALE:-$target/release/shale}
 cargo build --quiet --package shale-tests --bin shale-tree
 tree=$target/debug/shale-tree
 # Each version has images of what it brought: 0.1 of every table and content, 0.2 of identity and
-# parity, 0.3 of lines as columns.
+# parity, 0.3 of lines as columns, and of everything that the images of 0.1 and 0.2 do not use.
 version=0.3
 work=$(mktemp -d -p /dev/shm)
 trap 'rm -rf "$work"' EXIT
 mkdir -p testdata/images
-for name in tiny parity lines; do
-  image=testdata/images/$version-$name.shale
-  case $name in
-    parity) of=tiny options=(--parity 5%) ;;
-    *) of=$name options=() ;;
-  esac
-  if [ -e "$image" ]; then
-    echo "golden: $image is there and stays as it is"
-    continue
-  fi
-  "$tree" golden "$of" "$work/$name"
-  "$tree" manifest "$work/$name" > "$work/$name.manifest"
-  "$shale" create -q "${options[@]}" "$work/$name" -o "$work/$name.shale"
-  "$tree" manifest "$work/$name.shale" | diff -u "$work/$name.manifest" - | head -n 20 || {
-    echo "golden: $name does not come back; nothing was written" >&2
+
+# create NAME TREE OPTIONS...: an image that the command writes.
+create() {
+  local name=$1 of=$2
+  shift 2
+  missing "$name" || return 0
+  make_tree "$of"
+  "$shale" create -q "$@" "$work/$of" -o "$work/$name.shale"
+  keep "$name" "$of"
+}
+
+# hand NAME TREES...: an image made by hand (crates/shale-tests/src/handmade.rs) out of plain images
+# of these trees, of which the last one is the newest tree of the image.
+hand() {
+  local name=$1 of
+  shift
+  missing "$name" || return 0
+  local images=()
+  for of in "$@"; do
+    make_tree "$of"
+    "$shale" create -q -f --level 0 "$work/$of" -o "$work/$of.plain"
+    images+=("$work/$of.plain")
+  done
+  "$tree" hand "$name" "$work/$name.shale" "${images[@]}"
+  keep "$name" "$of"
+}
+
+missing() {
+  [ -e "testdata/images/$version-$1.shale" ] || return 0
+  echo "golden: testdata/images/$version-$1.shale exists and stays as it is"
+  return 1
+}
+
+make_tree() {
+  [ -e "$work/$1.manifest" ] && return
+  "$tree" golden "$1" "$work/$1"
+  "$tree" manifest "$work/$1" > "$work/$1.manifest"
+}
+
+# keep NAME TREE: moves the image into place if it is right.
+keep() {
+  local image=$work/$1.shale
+  if ! "$tree" manifest "$image" | diff -u "$work/$2.manifest" - > "$work/differences"; then
+    head -n 20 "$work/differences"
+    echo "golden: $1 does not hold its tree; it was not kept" >&2
     exit 1
-  }
-  cp "$work/$name.manifest" "testdata/images/$version-$name.manifest"
-  cp "$work/$name.shale" "$image"
-  echo "golden: wrote $image, $(stat -c %s "$image") bytes"
-done
+  fi
+  "$shale" check -q "$image" || { echo "golden: $1 has problems; it was not kept" >&2; exit 1; }
+  cp "$work/$2.manifest" "testdata/images/$version-$1.manifest"
+  cp "$image" "testdata/images/$version-$1.shale"
+  echo "golden: wrote testdata/images/$version-$1.shale, $(stat -c %s "$image") bytes"
+}
+
+create tiny tiny
+create parity tiny --parity 5%
+create lines lines
+create names names
+create lz4 texts --level 6 --codec lz4:hc=9 --frame-size 4K
+create lzma texts --level 7 --frame-size 4K
+hand small hello
+hand filters code
+# Needs a build that encodes brotli.
+hand brotli window
+hand references texts
+hand index names
+hand ignored tiny
+hand snapshots tiny later
+hand parity-blocks log

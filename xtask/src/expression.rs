@@ -8,7 +8,11 @@ use std::collections::BTreeMap;
 /// Constants by name, as source text.
 pub type Constants = BTreeMap<String, String>;
 
-/// The value of a constant expression of Rust.
+/// Evaluates a constant expression of Rust.
+///
+/// # Errors
+///
+/// A word that is no constant, or an operator that is not read here.
 pub fn rust_value(text: &str, constants: &Constants) -> Result<u128, String> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, constants, depth: 0 };
     let value = parser.shift()?;

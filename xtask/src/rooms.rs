@@ -12,19 +12,39 @@ const MARKER: &str = "dependencies";
 
 /// The arrows: a crate and all crates of the workspace that it may use. Tools at the end may see
 /// anything, and nothing sees them.
-const ROOMS: [(&str, &[&str]); 10] = [
+const ROOMS: &[(&str, &[&str])] = &[
+    ("shale-host", &[]),
+    ("shale-model", &[]),
     ("shale-table", &[]),
     ("shale-codec", &[]),
-    ("shale-format", &["shale-table"]),
-    ("shale-read", &["shale-codec", "shale-format", "shale-table"]),
-    ("shale-write", &["shale-codec", "shale-format", "shale-table"]),
-    ("shale-foreign", &["shale-codec", "shale-format", "shale-write"]),
+    ("shale-format", &["shale-model", "shale-table"]),
+    ("shale-read", &["shale-codec", "shale-format", "shale-model", "shale-table"]),
+    ("shale-write", &["shale-codec", "shale-format", "shale-host", "shale-model", "shale-table"]),
+    ("shale-foreign", &["shale-codec", "shale-format", "shale-model"]),
+    ("shale-check", &["shale-codec", "shale-format", "shale-host", "shale-read", "shale-table"]),
+    ("shale-query", &["shale-codec", "shale-read"]),
     (
-        "shale",
+        "shale-extract",
         &[
             "shale-codec",
             "shale-foreign",
             "shale-format",
+            "shale-host",
+            "shale-model",
+            "shale-read",
+        ],
+    ),
+    (
+        "shale",
+        &[
+            "shale-check",
+            "shale-codec",
+            "shale-extract",
+            "shale-foreign",
+            "shale-format",
+            "shale-host",
+            "shale-model",
+            "shale-query",
             "shale-read",
             "shale-table",
             "shale-write",
@@ -32,6 +52,7 @@ const ROOMS: [(&str, &[&str]); 10] = [
     ),
     ("shale-fuse", &["shale-read"]),
     ("shale-cli", &["shale", "shale-fuse"]),
+    ("shale-capi", &["shale-extract", "shale-host", "shale-model", "shale-read"]),
     ("shale-py", &["shale"]),
 ];
 

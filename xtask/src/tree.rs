@@ -40,6 +40,10 @@ pub struct Tree {
 
 impl Tree {
     /// Reads every file below `root`.
+    ///
+    /// # Errors
+    ///
+    /// A folder or file cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut tree = Self::default();
         let mut folders = vec![(root.to_path_buf(), String::new())];

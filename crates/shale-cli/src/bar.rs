@@ -1,8 +1,7 @@
-//! Progress: a bar with rate, ratio and remaining time on a terminal, a line now and then
-//! elsewhere, nothing where nobody wants it.
+//! Progress: a bar on a terminal, otherwise a line every few seconds.
 //!
-//! What is counted depends on the phase: bytes where they are known, else items, else only what
-//! was found so far. Counting costs a few relaxed additions and now and then a look at the clock.
+//! A phase counts bytes if their total is known, otherwise items, otherwise only what was found so
+//! far. Counting costs a few relaxed additions and an occasional look at the clock.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -18,16 +17,18 @@ use crate::size;
 
 /// How often a plain line is written.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// When the first plain line of a phase is written.
+const FIRST_LINE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the bar is brought up to date.
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
 /// Steps of the bar, whatever it counts.
 const BAR_STEPS: u64 = 1000;
 
-/// Shows progress; dropping it removes the bar.
+/// Shows progress until it is dropped.
 pub struct Bar {
     shape: Shape,
     counts: Counts,
-    /// Compressed bytes are what this phase gets done.
+    /// True if compressed bytes count as done in this phase.
     is_compressing: AtomicBool,
     state: Mutex<State>,
 }
@@ -46,15 +47,19 @@ struct Counts {
     done_bytes: AtomicU64,
     plain_bytes: AtomicU64,
     stored_bytes: AtomicU64,
+    /// Items that were done in earlier phases.
+    earlier_items: AtomicU64,
 }
 
 struct State {
     phase: Phase,
     phase_start: Instant,
     last: Instant,
+    /// Nothing was shown of this phase yet.
+    is_first: bool,
 }
 
-/// One look at the counts.
+/// The counts at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Look {
     found_items: u64,
@@ -80,7 +85,7 @@ impl Counts {
 }
 
 impl Look {
-    /// How far it is, in steps of the bar, if the end is known.
+    /// The position of the bar, if the total is known.
     fn steps(&self, phase: Phase) -> Option<u64> {
         let (done, found) = match phase {
             Phase::Scan => return None,
@@ -91,7 +96,8 @@ impl Look {
         steps.checked_div(u128::from(found)).map(|steps| steps.min(u128::from(BAR_STEPS)) as u64)
     }
 
-    /// `12.3 MiB of 45.6 MiB, 7.8 MiB/s, ratio 3.21, 5 s left`.
+    /// Formats the counts of a phase: `27%, 12.3 MiB of 45.6 MiB, 7.8 MiB/s, ratio 3.21, 2 s
+    /// elapsed, 5 s left`.
     fn text(&self, phase: Phase, seconds: f64) -> String {
         let seconds = seconds.max(0.001);
         let rate = |done: u64| done as f64 / seconds;
@@ -116,11 +122,39 @@ impl Look {
         if self.stored_bytes > 0 {
             text += &format!(", ratio {}", size::ratio(self.plain_bytes, self.stored_bytes));
         }
-        if let Some(steps) = self.steps(phase).filter(|&steps| steps > 0) {
+        let elapsed = format!("{} elapsed", time(seconds as u64));
+        text = if text.is_empty() { elapsed } else { format!("{text}, {elapsed}") };
+        let Some(steps) = self.steps(phase) else { return text };
+        text = format!("{}%, {text}", steps * 100 / BAR_STEPS);
+        if steps > 0 {
             let left = seconds * (BAR_STEPS - steps) as f64 / steps as f64;
             text += &format!(", {} left", time(left.ceil() as u64));
         }
         text
+    }
+}
+
+/// The phases of a build in their order. A build without parity or similarity skips some.
+const CREATE_PHASES: [Phase; 9] = [
+    Phase::Scan,
+    Phase::Read,
+    Phase::Order,
+    Phase::Refer,
+    Phase::Compress,
+    Phase::Tables,
+    Phase::Parity,
+    Phase::Sync,
+    Phase::Verify,
+];
+
+/// The name of a phase, with its number among the phases of a build: `read 2/9`.
+fn label(phase: Phase) -> String {
+    match CREATE_PHASES.iter().position(|known| *known == phase) {
+        // Other commands make parity, too.
+        Some(at) if phase != Phase::Parity => {
+            format!("{} {}/{}", phase.name(), at + 1, CREATE_PHASES.len())
+        }
+        _ => phase.name().to_owned(),
     }
 }
 
@@ -134,7 +168,7 @@ fn time(seconds: u64) -> String {
 }
 
 impl Bar {
-    /// Decides how to show progress.
+    /// Selects how to show progress.
     pub fn new(say: &Say) -> Self {
         let choice = match say.progress {
             _ if say.quiet => ProgressChoice::None,
@@ -152,20 +186,33 @@ impl Bar {
             shape,
             counts: Counts::default(),
             is_compressing: AtomicBool::new(false),
-            state: Mutex::new(State { phase: Phase::Scan, phase_start: now, last: now }),
+            state: Mutex::new(State {
+                phase: Phase::Scan,
+                phase_start: now,
+                last: now,
+                is_first: true,
+            }),
         }
     }
 
+    /// Number of items that were done in all phases.
+    pub fn items_done(&self) -> u64 {
+        let counts = &self.counts;
+        counts.earlier_items.load(Ordering::Relaxed) + counts.done_items.load(Ordering::Relaxed)
+    }
+
     fn tick(&self) {
-        // Whoever finds it taken has someone else to show it.
+        // If the lock is held, another thread is showing progress already.
         let Ok(mut state) = self.state.try_lock() else { return };
         let interval = match &self.shape {
             Shape::None => return,
             Shape::Bar(_) => BAR_INTERVAL,
+            Shape::Lines if state.is_first => FIRST_LINE_INTERVAL,
             Shape::Lines => LINE_INTERVAL,
         };
         if state.last.elapsed() >= interval {
             state.last = Instant::now();
+            state.is_first = false;
             self.show(&state);
         }
     }
@@ -175,11 +222,10 @@ impl Bar {
         let text = look.text(state.phase, state.phase_start.elapsed().as_secs_f64());
         match &self.shape {
             Shape::None => {}
-            Shape::Lines if text.is_empty() => to_stderr(state.phase.name()),
-            Shape::Lines => to_stderr(&format!("{}: {text}", state.phase.name())),
+            Shape::Lines => to_stderr(&format!("{}: {text}", label(state.phase))),
             Shape::Bar(bar) => {
                 bar.set_position(look.steps(state.phase).unwrap_or(0));
-                bar.set_prefix(state.phase.name());
+                bar.set_prefix(label(state.phase));
                 bar.set_message(text);
             }
         }
@@ -197,15 +243,15 @@ impl Drop for Bar {
 impl Progress for Bar {
     fn phase(&self, phase: Phase) {
         let Ok(mut state) = self.state.lock() else { return };
-        // What the scan finds is read next; and a walk goes on where a batch of files interrupts
-        // it, so that one phase may come again.
+        // The items found by the scan are the total of the next phase.
         let goes_on = matches!((state.phase, phase), (Phase::Scan, Phase::Read));
         let counts = &self.counts;
         if !goes_on {
             counts.found_items.store(0, Ordering::Relaxed);
             counts.found_bytes.store(0, Ordering::Relaxed);
         }
-        counts.done_items.store(0, Ordering::Relaxed);
+        let done = counts.done_items.swap(0, Ordering::Relaxed);
+        counts.earlier_items.fetch_add(done, Ordering::Relaxed);
         counts.done_bytes.store(0, Ordering::Relaxed);
         if matches!(phase, Phase::Sync | Phase::Verify) {
             counts.plain_bytes.store(0, Ordering::Relaxed);
@@ -214,8 +260,9 @@ impl Progress for Bar {
         self.is_compressing.store(phase == Phase::Compress, Ordering::Relaxed);
         state.phase = phase;
         state.phase_start = Instant::now();
+        state.last = state.phase_start;
+        state.is_first = true;
         if let Shape::Bar(_) = &self.shape {
-            state.last = Instant::now();
             self.show(&state);
         }
     }
@@ -244,8 +291,8 @@ impl Progress for Bar {
 
 fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(BAR_STEPS), ProgressDrawTarget::stderr());
-    // The template is a constant; should it ever be wrong, a plain bar is better than none.
-    if let Ok(style) = ProgressStyle::with_template("{prefix:>8} {wide_bar} {percent:>3}% {msg}") {
+    // If the constant template were ever wrong, the default bar is better than no bar.
+    if let Ok(style) = ProgressStyle::with_template("{prefix:>12} {wide_bar} {msg}") {
         bar.set_style(style);
     }
     bar
@@ -256,9 +303,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_told() {
+    fn progress_shows_what_is_known() {
         let scan = Look { found_items: 12_345, found_bytes: 1 << 30, ..Look::default() };
-        assert_eq!(scan.text(Phase::Scan, 1.0), "12,345 entries, 1.00 GiB");
+        assert_eq!(scan.text(Phase::Scan, 1.0), "12,345 entries, 1.00 GiB, 1 s elapsed");
         assert_eq!(scan.steps(Phase::Scan), None);
         let read = Look {
             done_bytes: 1 << 28,
@@ -269,15 +316,17 @@ mod tests {
         };
         assert_eq!(
             read.text(Phase::Read, 4.0),
-            "256 MiB of 1.00 GiB, 64.0 MiB/s, ratio 3.00, 12 s left"
+            "25%, 256 MiB of 1.00 GiB, 64.0 MiB/s, ratio 3.00, 4 s elapsed, 12 s left"
         );
         assert_eq!(read.steps(Phase::Read), Some(250));
         let rows = Look { found_items: 1000, done_items: 500, ..Look::default() };
-        assert_eq!(rows.text(Phase::Rows, 2.0), "500 of 1,000, 2 s left");
+        assert_eq!(rows.text(Phase::Rows, 2.0), "50%, 500 of 1,000, 2 s elapsed, 2 s left");
         let unknown = Look { done_bytes: 1 << 20, ..Look::default() };
-        assert_eq!(unknown.text(Phase::Compress, 1.0), "1.00 MiB, 1.00 MiB/s");
-        assert_eq!(Look::default().text(Phase::Sync, 0.0), "");
-        // More done than found must not go beyond the end.
+        assert_eq!(unknown.text(Phase::Compress, 1.0), "1.00 MiB, 1.00 MiB/s, 1 s elapsed");
+        assert_eq!(Look::default().text(Phase::Sync, 0.0), "0 s elapsed");
+        assert_eq!(label(Phase::Verify), "verify 9/9");
+        assert_eq!(label(Phase::Files), "files");
+        // The bar must not go beyond its end.
         let over = Look { found_bytes: 10, done_bytes: 20, ..Look::default() };
         assert_eq!(over.steps(Phase::Verify), Some(BAR_STEPS));
         assert_eq!(

@@ -1,20 +1,27 @@
-//! One file a subcommand: each turns arguments into a call and the result into words.
+//! One file for each subcommand: it turns arguments into a call and the result into text.
 
-pub mod create; // a directory into an image
-pub mod mount; // an image onto a directory
-pub mod umount; // and off it
-pub mod ls; // one directory
-pub mod tree; // all below a directory
-pub mod stat; // all about a file
-pub mod cat; // bytes of files
+mod select; // the entries that patterns select
+pub mod parity; // parity
+pub mod create; // sources into an image
+pub mod check; // checks for damage
+pub mod mount; // mounts
+pub mod umount; // unmounts
+pub mod mounts; // lists mounts
+pub mod stats; // statistics of a mount
+pub mod ls; // directories
+pub mod tree; // directories as a tree
+pub mod du; // sizes of directories
+pub mod stat; // metadata of files
+pub mod find; // entries that pass tests
+pub mod grep; // files that contain a text
+pub mod diff; // differences of two trees
+pub mod snapshots; // snapshots of an image
+pub mod cat; // contents of files
 pub mod extract; // files out of an image
-pub mod export; // an image as an archive
-pub mod info; // what an image is made of
-pub mod check; // whether it is whole
-pub mod repair; // whole again
-pub mod parity; // so that it can be
+pub mod export; // an image into an archive
+pub mod info; // size and storage of an image
+pub mod sum; // checksums of files
+pub mod repair; // repairs
 pub mod sign; // keys and signatures
-pub mod dump; // its structures
-pub mod stats; // a mount's counters
-pub mod man; // pages
-mod attributes; // modes, times and JSON of an inode
+pub mod dump; // internal structures
+pub mod man; // man pages

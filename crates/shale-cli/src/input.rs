@@ -1,4 +1,4 @@
-//! What to pack, as arguments say it: sources with prefixes, rules, lists, owners.
+//! Translates the arguments of a build: sources with prefixes, filter rules, lists and owners.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -12,12 +12,15 @@ use shale::{Adjust, Choose, IdRange, Input, InputKind, NamePattern, Rules};
 
 use crate::args::{InputArgs, RuleOption, SpecialKind};
 use crate::exit::Misuse;
-use crate::text;
+use crate::{owners, text};
 
-/// Filter files within filter files; more is a circle.
+/// Nesting limit of filter files; deeper nesting is a loop.
 const MERGE_DEPTH_MAX: usize = 16;
 
-/// The sources. What is there under the whole word is that, else `=/` begins a prefix.
+/// Parses the sources. An argument that is an existing path is one; otherwise `=/` begins a prefix.
+///
+/// # Errors
+/// A prefix is not valid, standard input is used twice, or a directory has no canonical name.
 pub fn inputs(words: &[OsString]) -> anyhow::Result<Vec<Input>> {
     let mut inputs = Vec::with_capacity(words.len());
     for word in words {
@@ -35,7 +38,7 @@ pub fn inputs(words: &[OsString]) -> anyhow::Result<Vec<Input>> {
     }
     let stdin_count = inputs.iter().filter(|input| input.kind == InputKind::Stdin).count();
     if stdin_count > 1 {
-        bail!(Misuse("standard input can be one source only".to_owned()));
+        bail!(Misuse("standard input can be used for one source only".to_owned()));
     }
     if inputs.len() > 1 {
         for input in &mut inputs {
@@ -50,7 +53,10 @@ pub fn inputs(words: &[OsString]) -> anyhow::Result<Vec<Input>> {
     Ok(inputs)
 }
 
-/// A tree that a file describes. It is packed as it is described.
+/// Selects a manifest as the source. The options that filter sources do not apply to it.
+///
+/// # Errors
+/// One of these options is given.
 pub fn manifest(path: &Path, args: &InputArgs) -> anyhow::Result<Input> {
     let is_chosen = !args.rule_order.is_empty()
         || args.input_list.is_some()
@@ -59,7 +65,7 @@ pub fn manifest(path: &Path, args: &InputArgs) -> anyhow::Result<Input> {
         || args.filter_dry_run
         || !args.without.is_empty();
     if is_chosen {
-        let what = "what a manifest describes cannot be filtered: leave it out of the manifest";
+        let what = "a manifest cannot be filtered; remove the entries from the manifest instead";
         bail!(Misuse(what.to_owned()));
     }
     Ok(Input { kind: InputKind::Manifest(path.to_owned()), prefix: None })
@@ -70,12 +76,15 @@ fn prefix(given: &[u8]) -> anyhow::Result<Vec<u8>> {
     let names: Vec<&[u8]> = names.collect();
     if names.contains(&&b".."[..]) {
         let given = text::escape(given);
-        bail!(Misuse(format!("prefix {given}: `..` leads nowhere in an image")));
+        bail!(Misuse(format!("prefix {given}: `..` is not allowed in a path of an image")));
     }
     Ok(names.join(&b'/'))
 }
 
-/// What is taken.
+/// Translates the options that select files.
+///
+/// # Errors
+/// A rule is not valid, or a file cannot be read.
 pub fn choose(args: &InputArgs) -> anyhow::Result<Choose> {
     let mut rules = Rules::default();
     for (option, at) in &args.rule_order {
@@ -104,8 +113,11 @@ pub fn choose(args: &InputArgs) -> anyhow::Result<Choose> {
     Ok(choose)
 }
 
-/// The paths that a file lists, a line or (if there is one) a NUL after each, as images write
-/// them: without a slash or `./` before.
+/// Reads a list of paths, separated by NUL bytes if there are any, otherwise by newlines. Leading
+/// `/` and `./` are removed.
+///
+/// # Errors
+/// The file cannot be read.
 pub fn path_list(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let list = read(file)?;
     let end = if list.contains(&0) { 0 } else { b'\n' };
@@ -123,14 +135,14 @@ fn add_rule(rules: &mut Rules, line: &[u8], depth: usize) -> anyhow::Result<()> 
     let start = line.trim_ascii_start();
     let file = [&b". "[..], b"merge "].iter().find_map(|word| start.strip_prefix(*word));
     let Some(file) = file else {
-        // What is wrong in a file is not the command line's fault.
+        // Only a rule on the command line is a usage error.
         return rules.add(line).map_err(|error| match depth {
             0 => Misuse::of(error).into(),
             _ => error.into(),
         });
     };
     if depth >= MERGE_DEPTH_MAX {
-        bail!("filter files lead to filter files {MERGE_DEPTH_MAX} times; that is a circle");
+        bail!("filter files include each other more than {MERGE_DEPTH_MAX} levels deep");
     }
     let path = Path::new(OsStr::from_bytes(file.trim_ascii()));
     let bytes = read(path)?;
@@ -151,15 +163,18 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", text::path(path)))
 }
 
-/// What is stored instead of what the sources say.
+/// Translates the options that change metadata.
+///
+/// # Errors
+/// A value is not valid, or a file cannot be read.
 pub fn adjust(args: &InputArgs) -> anyhow::Result<Adjust> {
     let patterns = |words: &[OsString]| {
         let patterns = words.iter().map(|word| NamePattern::new(text::bytes(word)));
         patterns.collect::<Result<Vec<_>, _>>().map_err(Misuse::of)
     };
     let mut adjust = Adjust {
-        owner: args.owner.as_deref().map(|who| id(who, "/etc/passwd")).transpose()?,
-        group: args.group.as_deref().map(|who| id(who, "/etc/group")).transpose()?,
+        owner: args.owner.as_deref().map(|who| owners::id(who, owners::USERS)).transpose()?,
+        group: args.group.as_deref().map(|who| owners::id(who, owners::GROUPS)).transpose()?,
         chmod: args.chmod.clone(),
         mtime: args.mtime.map(|(sec, nsec)| Timestamp { sec, nsec }),
         no_xattrs: args.no_xattrs,
@@ -179,24 +194,14 @@ pub fn adjust(args: &InputArgs) -> anyhow::Result<Adjust> {
     {
         let sec = epoch.to_str().and_then(|text| text.parse::<i64>().ok());
         let Some(sec) = sec else {
-            bail!("SOURCE_DATE_EPOCH is `{}`, not a number of seconds", epoch.to_string_lossy());
+            bail!(
+                "SOURCE_DATE_EPOCH is `{}`; it must be a number of seconds since 1970",
+                epoch.to_string_lossy()
+            );
         };
         adjust.time_max = Some(Timestamp { sec, nsec: 0 });
     }
     Ok(adjust)
-}
-
-/// A number, or that of a name in this machine's list.
-fn id(who: &str, list: &str) -> anyhow::Result<u32> {
-    if let Ok(id) = who.parse() {
-        return Ok(id);
-    }
-    let text = std::fs::read_to_string(list).with_context(|| format!("cannot read {list}"))?;
-    let found = text.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(who)).then(|| fields.nth(1)?.parse().ok())?
-    });
-    Ok(found.ok_or_else(|| Misuse(format!("`{who}` is not in {list}; say the number")))?)
 }
 
 fn map(text: &str, adjust: &mut Adjust) -> anyhow::Result<()> {
@@ -222,7 +227,10 @@ fn map(text: &str, adjust: &mut Adjust) -> anyhow::Result<()> {
                 adjust.group_map.extend(range(first, to));
             }
             _ => {
-                bail!("line {}: `{line}`; write `user FROM TO` or `group FROM-LAST TO`", index + 1)
+                bail!(
+                    "line {}: `{line}` is not valid; use `user FROM TO` or `group FROM-LAST TO`",
+                    index + 1
+                )
             }
         }
     }
@@ -234,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maps_are_read() {
+    fn maps_are_parsed() {
         let mut adjust = Adjust::default();
         map("user 1000 0 # me\n\ngroup 100-199 5000\n", &mut adjust).unwrap();
         assert_eq!(adjust.owner_map, [IdRange { first: 1000, last: 1000, to: 0 }]);

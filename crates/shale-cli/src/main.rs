@@ -1,21 +1,26 @@
 //! The `shale` command: arguments in, text and exit codes out.
 //!
-//! Everything that is done is done by the crates `shale` and `shale-fuse`; here are only words.
-//! The names `mkfs.shale`, `mount.shale` and `fsck.shale` select a subcommand and its dialect of
-//! exit codes.
+//! The crates `shale` and `shale-fuse` do all the work; this crate translates arguments into calls
+//! and results into text. The program names `mkfs.shale`, `mount.shale` and `fsck.shale` select a
+//! subcommand and the exit codes that their callers expect.
 
-mod name; // other names of the program: mount.shale and its kin
-mod args; // what can be asked for
-mod exit; // what is answered to the shell
-mod size; // 64K, 1MiB
-mod text; // names for people and machines
-mod report; // where lines, errors and JSON go
-mod bar; // progress on a terminal and elsewhere
-mod signal; // Ctrl-C and its kin
-mod input; // what to pack, as arguments say it
-mod order; // in which order contents are laid
-mod open; // an image from its path
-mod command; // one file a subcommand
+mod exit; // exit codes
+mod size; // sizes, shares and durations as text
+mod text; // names escaped for terminals, and as JSON
+mod time; // dates and times as text
+mod owners; // names of users and groups
+mod attributes; // modes, lines of listings and JSON of an inode
+mod args; // the command line
+mod habits; // words of similar programs
+mod name; // the program names mount.shale, mkfs.shale and fsck.shale
+mod advice; // what to do after an error of a library
+mod report; // messages, errors and JSON
+mod bar; // progress
+mod signal; // Ctrl-C and other signals
+mod input; // sources, filter rules and metadata of a build
+mod foreign; // formats of files that are not images
+mod open; // images by path
+mod command; // one file for each subcommand
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -23,23 +28,35 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 use args::{Arguments, Command};
-use exit::Exit;
+use exit::{Dialect, Exit};
 use report::Say;
 
 fn main() -> ExitCode {
     let (words, dialect) = match name::translate(std::env::args_os().collect()) {
         Ok(translated) => translated,
-        // mount(8) asks helpers to go through the motions only.
+        // `mount -f` asks a helper to do everything except the mount itself.
         Err(name::Fake) => return ExitCode::SUCCESS,
     };
     let arguments = match parse(&words) {
         Ok(arguments) => arguments,
         Err(error) => {
             let wrong = error.use_stderr();
-            let _ = error.print();
+            let is_json = wrong && words.iter().any(|word| word == "--json");
+            match habits::message(&words, &error) {
+                message if is_json => {
+                    let message = message.unwrap_or_else(|| error.to_string());
+                    report::to_stderr_as_json("error", &message, None, Some(Exit::Usage));
+                }
+                Some(message) => report::to_stderr(&format!("shale: {message}")),
+                None => drop(error.print()),
+            }
             let exit = if wrong { Exit::Usage } else { Exit::Done };
             return ExitCode::from(dialect.code(exit));
         }
+    };
+    let dialect = match arguments.command {
+        Command::Diff(_) | Command::Grep(_) => Dialect::Answer,
+        _ => dialect,
     };
     let say = Say::new(&arguments);
     let exit = match run(&arguments, &say) {
@@ -62,25 +79,32 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     signal::outlive_size_limit()?;
     match &arguments.command {
         Command::Create(args) | Command::Rewrite(args) => {
+            let is_rewrite = matches!(arguments.command, Command::Rewrite(_));
             let inputs = match &args.manifest {
                 Some(manifest) => vec![input::manifest(manifest, &args.how.input)?],
                 None => input::inputs(&args.sources)?,
             };
-            command::create::run(&inputs, &args.output, &args.how, say)
+            command::create::run(&inputs, &args.output, &args.how, is_rewrite, say)
         }
         Command::Mkfs(args) => {
             let inputs = input::inputs(std::slice::from_ref(&args.source))?;
-            command::create::run(&inputs, &args.image, &args.how, say)
+            command::create::run(&inputs, &args.image, &args.how, false, say)
         }
         Command::Mount(args) => command::mount::run(args, say),
-        Command::Umount(args) => command::umount::run(args),
+        Command::Umount(args) => command::umount::run(args, say),
         Command::Ls(args) => command::ls::run(args, say),
         Command::Tree(args) => command::tree::run(args, say),
+        Command::Du(args) => command::du::run(args, say),
         Command::Stat(args) => command::stat::run(args, say),
+        Command::Find(args) => command::find::run(args, say),
+        Command::Grep(args) => command::grep::run(args, say),
+        Command::Diff(args) => command::diff::run(args, say),
+        Command::Snapshots(args) => command::snapshots::run(args, say),
         Command::Cat(args) => command::cat::run(args, say),
         Command::Extract(args) => command::extract::run(args, say),
         Command::Export(args) => command::export::run(args, say),
         Command::Info(args) => command::info::run(args, say),
+        Command::Sum(args) => command::sum::run(args, say),
         Command::Check(args) => command::check::run(args, say),
         Command::Repair(args) => command::repair::run(args, say),
         Command::Parity(args) => command::parity::run(args, say),
@@ -88,6 +112,7 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
         Command::Sign(args) => command::sign::sign(args, say),
         Command::Verify(args) => command::sign::verify(args, say),
         Command::Dump(args) => command::dump::run(args, say),
+        Command::Mounts => command::mounts::run(say),
         Command::Stats(args) => command::stats::run(args, say),
         Command::Completions { shell } => {
             let mut out = Vec::new();

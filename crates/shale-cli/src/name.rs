@@ -1,26 +1,31 @@
-//! The other names of the program, by which mount(8), mkfs(8) and fsck(8) call it.
+//! The program names by which mount(8), mkfs(8) and fsck(8) call the command.
 //!
-//! Their calling conventions are turned into a subcommand and its options here, and nowhere else:
-//! `mount.shale IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`, `shale IMAGE DIR -o
-//! remount,OPTIONS`, as mount.fuse(8) says it for a mount that is there already, `mkfs.shale IMAGE
-//! SOURCE`, and `fsck.shale` with the answers it is given beforehand, which a check that changes
-//! nothing has no use for.
+//! This module alone translates their calling conventions into a subcommand and its options:
+//! - `mount.shale` or `mount.fuse.shale IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`,
+//! - `shale IMAGE DIR [-o OPTIONS]`, by which mount.fuse(8) calls it for the type `fuse.shale` and
+//!   for the source `shale#IMAGE`,
+//! - `mkfs.shale IMAGE SOURCE`,
+//! - `fsck.shale` with `-a`, `-p`, `-y`, `-n` and `-f`, which mean nothing to a check that only
+//!   reads.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::exit::Dialect;
 
-/// mount(8) was called with `-f`: everything but the mounting itself.
+/// mount(8) was called with `-f`: do everything except the mount itself.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fake;
 
-/// The command line as `shale` understands it, and whose exit codes are expected.
+/// Translates the command line for `shale` and selects the exit codes for its caller.
+///
+/// # Errors
+/// mount(8) asked for a fake mount.
 pub fn translate(mut words: Vec<OsString>) -> Result<(Vec<OsString>, Dialect), Fake> {
     let name = words.first().map(Path::new).and_then(Path::file_name);
     match name.map(|name| name.as_bytes()) {
-        Some(b"mount.shale") => Ok((for_mount(&words[1..])?, Dialect::Mount)),
+        Some(b"mount.shale" | b"mount.fuse.shale") => Ok((for_mount(&words[1..])?, Dialect::Mount)),
         Some(b"mkfs.shale") => {
             words.insert(1, "mkfs".into());
             Ok((words, Dialect::Shale))
@@ -31,7 +36,7 @@ pub fn translate(mut words: Vec<OsString>) -> Result<(Vec<OsString>, Dialect), F
             Ok((words, Dialect::Fsck))
         }
         _ => {
-            if is_remount(words.get(1..).unwrap_or_default()) {
+            if is_mount(words.get(1..).unwrap_or_default()) {
                 words.insert(1, "mount".into());
             }
             Ok((words, Dialect::Shale))
@@ -39,10 +44,16 @@ pub fn translate(mut words: Vec<OsString>) -> Result<(Vec<OsString>, Dialect), F
     }
 }
 
-/// Whether mount.fuse(8) asks for other options of a mount, to be told that there are none.
-fn is_remount(words: &[OsString]) -> bool {
-    let [_, _, option, options] = words else { return false };
-    option == "-o" && options.as_bytes().split(|&byte| byte == b',').any(|o| o == b"remount")
+/// Checks whether mount.fuse(8) calls the program, which passes no subcommand but the paths of an
+/// image and of a directory.
+fn is_mount(words: &[OsString]) -> bool {
+    let image = match words {
+        [image, dir] if dir.as_bytes().contains(&b'/') => image,
+        [image, _, option, _] if option == "-o" => image,
+        _ => return false,
+    };
+    // No subcommand looks like this.
+    image.as_bytes().contains(&b'/') || image.as_bytes().ends_with(b".shale")
 }
 
 fn for_mount(words: &[OsString]) -> Result<Vec<OsString>, Fake> {
@@ -50,7 +61,7 @@ fn for_mount(words: &[OsString]) -> Result<Vec<OsString>, Fake> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_bytes() {
-            // The type and the namespace are mount(8)'s own business.
+            // mount(8) handles the type and the namespace itself.
             b"-t" | b"-N" => drop(words.next()),
             [b'-', letters @ ..]
                 if !letters.is_empty() && letters.iter().all(|l| b"sfnvr".contains(l)) =>
@@ -62,7 +73,11 @@ fn for_mount(words: &[OsString]) -> Result<Vec<OsString>, Fake> {
                     out.push("-v".into());
                 }
             }
-            _ => out.push(word.clone()),
+            // As fstab(5) names the type in the source.
+            _ => match word.as_bytes().strip_prefix(b"shale#") {
+                Some(image) => out.push(OsStr::from_bytes(image).into()),
+                None => out.push(word.clone()),
+            },
         }
     }
     Ok(out)
@@ -78,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_mount_mkfs_and_fsck_are_understood() {
+    fn calls_by_mount_mkfs_and_fsck_are_translated() {
         let of = |line: &str| translated(line).unwrap();
         assert_eq!(
             of("/sbin/mount.shale a.shale /mnt -sn -v -t fuse.shale -N /proc/1/ns/mnt -o ro,dev"),
@@ -97,6 +112,15 @@ mod tests {
             of("shale /a.shale /mnt -o remount,ro,dev"),
             ("shale mount /a.shale /mnt -o remount,ro,dev".into(), Dialect::Shale)
         );
+        assert_eq!(
+            of("shale ./a.shale /mnt"),
+            ("shale mount ./a.shale /mnt".into(), Dialect::Shale)
+        );
+        assert_eq!(
+            of("mount.fuse.shale shale#a.shale /mnt -o rw"),
+            ("shale mount a.shale /mnt -o rw".into(), Dialect::Mount)
+        );
+        assert_eq!(of("shale ls /a.shale"), ("shale ls /a.shale".into(), Dialect::Shale));
         assert_eq!(of("shale mount -f a b"), ("shale mount -f a b".into(), Dialect::Shale));
     }
 }

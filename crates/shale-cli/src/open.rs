@@ -1,18 +1,25 @@
-//! An image from its path, as the options of a command say.
+//! Opens images and snapshots as the options of a command select them.
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
-use shale::read::{FileSource, Image, Log, OffsetChoice, Options, SnapshotChoice, Source, Tree};
+use anyhow::{Context, anyhow};
+use shale::CheckError;
+use shale::read::{
+    ByteSource, Fault, FileSource, Image, Log, OffsetChoice, Options, ReadError, SnapshotChoice,
+    Tree,
+};
 
 use crate::args::{ImageArgs, Offset};
 use crate::report::{Say, to_stderr};
-use crate::text;
+use crate::{foreign, text};
 
-/// The file as a source of bytes.
-pub fn source(path: &Path) -> anyhow::Result<Arc<dyn Source>> {
+/// Opens the file of an image.
+///
+/// # Errors
+/// The file cannot be opened, or is a directory.
+pub fn source(path: &Path) -> anyhow::Result<Arc<dyn ByteSource>> {
     let open = || -> std::io::Result<FileSource> {
         if std::fs::metadata(path)?.is_dir() {
             return Err(std::io::Error::other("it is a directory, not an image"));
@@ -22,7 +29,26 @@ pub fn source(path: &Path) -> anyhow::Result<Arc<dyn Source>> {
     Ok(Arc::new(open().with_context(|| format!("cannot open {}", text::path(path)))?))
 }
 
-/// Where the image begins.
+/// Adds the path to an error. If there is no image because the file has another format, the error
+/// names that format instead.
+pub fn named(path: &Path, error: anyhow::Error) -> anyhow::Error {
+    let is_missing = error.chain().any(|cause| {
+        let read = match (cause.downcast_ref(), cause.downcast_ref()) {
+            (Some(CheckError::NotImage), _) => return true,
+            (Some(CheckError::Read(error)), _) | (_, Some(shale::Error::Read(error))) => {
+                Some(error)
+            }
+            _ => cause.downcast_ref::<ReadError>(),
+        };
+        read.is_some_and(|error| matches!(error.fault(), Fault::NotImage { .. }))
+    });
+    match foreign::describe(path).filter(|_| is_missing) {
+        Some(what) => anyhow!("{}: not a ShaleFS image: {what}", text::path(path)),
+        None => error.context(text::path(path)),
+    }
+}
+
+/// Translates `--offset`.
 pub fn offset(offset: Offset) -> OffsetChoice {
     match offset {
         Offset::Auto => OffsetChoice::Auto,
@@ -30,9 +56,11 @@ pub fn offset(offset: Offset) -> OffsetChoice {
     }
 }
 
-/// A snapshot by what the user wrote: a name, or `#` and a number.
+/// Translates `--snapshot`: a name, `#NUMBER` or `latest`.
 pub fn snapshot(wanted: Option<&OsStr>) -> SnapshotChoice {
-    let Some(wanted) = wanted else { return SnapshotChoice::Newest };
+    let Some(wanted) = wanted.filter(|wanted| *wanted != "latest") else {
+        return SnapshotChoice::Newest;
+    };
     let number = wanted.to_str().and_then(|text| text.strip_prefix('#')?.parse().ok());
     match number {
         Some(number) => SnapshotChoice::Index(number),
@@ -40,16 +68,19 @@ pub fn snapshot(wanted: Option<&OsStr>) -> SnapshotChoice {
     }
 }
 
-/// Opens an image. Says so if it is not the state its end should have.
-pub fn image(path: &Path, options: Options, say: &Say) -> anyhow::Result<Arc<Image>> {
+/// Opens an image. Prints a warning if its end is damaged and an earlier state was opened.
+///
+/// # Errors
+/// There is no image, or it cannot be read.
+pub fn image(path: &Path, mut options: Options, say: &Say) -> anyhow::Result<Arc<Image>> {
     let name = text::path(path);
     let log = Log(Arc::new(move |line: &str| to_stderr(&format!("shale: {name}: {line}"))));
-    let options = Options { log: options.log.or(Some(log)), ..options };
-    let image = Image::open(source(path)?, options).with_context(|| text::path(path))?;
+    options.log.get_or_insert(log);
+    let image = Image::open(source(path)?, options).map_err(|error| named(path, error.into()))?;
     if let Some(recovery) = image.recovered() {
         say.warn(format!(
-            "{}: the image is not whole ({}); showing the last whole state of {} bytes. \
-             `shale check` tells more",
+            "{}: the end of the image is damaged ({}); using its last complete state of {} bytes. \
+             Run `shale check` for details",
             text::path(path),
             recovery.reason,
             recovery.image_len
@@ -58,9 +89,12 @@ pub fn image(path: &Path, options: Options, say: &Say) -> anyhow::Result<Arc<Ima
     Ok(image)
 }
 
-/// Opens an image and the snapshot asked for.
+/// Opens the selected snapshot of an image.
+///
+/// # Errors
+/// There is no image or snapshot, or it cannot be read.
 pub fn tree(args: &ImageArgs, options: Options, say: &Say) -> anyhow::Result<Tree> {
-    let options = Options { offset: offset(args.offset), expect: args.expect, ..options };
+    let options = options.offset(offset(args.offset)).expect(args.expect);
     let image = image(&args.image, options, say)?;
     let choice = snapshot(args.snapshot.as_deref());
     image.tree(&choice).with_context(|| text::path(&args.image))

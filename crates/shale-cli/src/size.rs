@@ -1,16 +1,21 @@
-//! Sizes in bytes, from and to text. `K`, `M`, `G`, `T`, `P`, `E` are powers of 1024, also written
-//! `KiB` and so on; `KB` and so on are powers of 1000. No fractions: `1536K`, not `1.5M`.
+//! Sizes, shares and durations, parsed from text and formatted as text.
+//!
+//! In sizes, `K`, `M`, `G`, `T`, `P` and `E` are powers of 1024, also written `KiB` and so on; `KB`
+//! and so on are powers of 1000. Fractions are not accepted: `1536K`, not `1.5M`.
 
 use std::time::Duration;
 
 use shale::write::THREADS_MAX;
 
-/// Reads a size such as `65536`, `64K`, `1M`, `4GiB`, `500MB`.
+/// Parses a size such as `65536`, `64K`, `1M`, `4GiB`, `500MB`.
+///
+/// # Errors
+/// The text is not a size, or is 2^64 bytes or more.
 pub fn parse(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let fail = || format!("`{text}` is not a size; write 65536, 64K, 1MiB or 500MB");
+    let fail = || format!("`{text}` is not a size; use 65536, 64K, 1MiB or 500MB");
     let number: u64 = number.parse().map_err(|_| fail())?;
     let unit = unit.trim_start().to_ascii_uppercase();
     let (letter, rest) = match unit.chars().next() {
@@ -34,18 +39,38 @@ pub fn parse(text: &str) -> Result<u64, String> {
     };
     base.checked_pow(power)
         .and_then(|unit| number.checked_mul(unit))
-        .ok_or_else(|| format!("`{text}` is more than 2^64 bytes"))
+        .ok_or_else(|| format!("`{text}` is 2^64 bytes or more"))
 }
 
-/// Reads a number of threads: 0 is as many as there are processors.
+/// Parses an amount of memory: a size, in which a small number needs a unit.
+///
+/// # Errors
+/// The text is not a size, or a number below 1 MiB without a unit.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse(text)?;
+    let has_unit = text.bytes().any(|byte| byte.is_ascii_alphabetic());
+    if bytes > 0 && bytes < 1 << 20 && !has_unit {
+        return Err(format!("`{text}` means {text} bytes; add a unit, such as {text}G or {text}M"));
+    }
+    Ok(bytes)
+}
+
+/// Parses a number of threads; 0 means all processors.
+///
+/// # Errors
+/// The text is not a number in the range.
 pub fn parse_threads(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|&number| number <= THREADS_MAX);
-    number.ok_or_else(|| format!("`{text}` is not a number of threads, 0 to {THREADS_MAX}"))
+    number
+        .ok_or_else(|| format!("`{text}` is not a valid number of threads; use 0 to {THREADS_MAX}"))
 }
 
-/// Reads a share such as `5%` or `0.5%`, from 0.0001 % to 100 %, as parts of a million.
+/// Parses a share from 0.0001% to 100%, such as `5%` or `0.5%`, into parts per million.
+///
+/// # Errors
+/// The text is not such a share.
 pub fn parse_share(text: &str) -> Result<u32, String> {
-    let fail = || format!("`{text}` is not a share; write 5% or 0.5%, at most 100%");
+    let fail = || format!("`{text}` is not a percentage; use 5% or 0.5%, at most 100%");
     let number = text.trim().strip_suffix('%').ok_or_else(fail)?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     if whole.is_empty() || fraction.is_empty() || fraction.len() > 4 {
@@ -64,10 +89,24 @@ pub fn parse_share(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Reads a time such as `90`, `90s`, `10m`, `2h` or `1d`; seconds without a unit.
+/// Parses a share of parity: `none`, or as [`parse_share`].
+///
+/// # Errors
+/// The text is neither.
+pub fn parse_parity(text: &str) -> Result<u32, String> {
+    match text {
+        "none" | "0" | "0%" => Ok(0),
+        text => parse_share(text),
+    }
+}
+
+/// Parses a duration such as `90s`, `10m`, `2h` or `1d`; a number alone is in seconds.
+///
+/// # Errors
+/// The text is not a duration.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
-    let fail = || format!("`{text}` is not a time; write 90s, 10m, 2h or 1d");
+    let fail = || format!("`{text}` is not a duration; use 90s, 10m, 2h or 1d");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let seconds = match unit {
@@ -81,7 +120,7 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
     number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(fail)
 }
 
-/// A size for people: three digits and a binary unit, `1.46 MiB`.
+/// Formats a size with three digits and a binary unit: `1.46 MiB`.
 pub fn show(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -103,7 +142,27 @@ pub fn show(bytes: u64) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// A count for people, with thin separators: `1,234,567`.
+/// Formats a size in few characters, as `ls -h` does: `999`, `1.5K`, `64M`. Rounds up.
+pub fn brief(bytes: u64) -> String {
+    let mut unit = 1u128;
+    for letter in ["", "K", "M", "G", "T", "P", "E"] {
+        let tenths = (u128::from(bytes) * 10).div_ceil(unit);
+        if letter.is_empty() && bytes < 1024 {
+            return bytes.to_string();
+        }
+        if !letter.is_empty() && tenths < 100 {
+            return format!("{}.{}{letter}", tenths / 10, tenths % 10);
+        }
+        let whole = u128::from(bytes).div_ceil(unit);
+        if !letter.is_empty() && (whole < 1024 || letter == "E") {
+            return format!("{whole}{letter}");
+        }
+        unit *= 1024;
+    }
+    bytes.to_string()
+}
+
+/// Formats a count with separators: `1,234,567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -116,7 +175,7 @@ pub fn count(number: u64) -> String {
     out
 }
 
-/// `plain` to `stored` as a ratio, `4.31`; `-` where nothing is stored.
+/// Formats the ratio of `plain` to `stored`: `4.31`, or `-` if nothing is stored.
 pub fn ratio(plain: u64, stored: u64) -> String {
     match stored {
         0 => "-".to_owned(),
@@ -129,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read() {
+    fn shares_are_parsed() {
         for (text, share) in [
             ("5%", 50_000),
             ("0.5%", 5_000),
@@ -145,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_with_and_without_unit() {
+    fn sizes_are_parsed_with_and_without_unit() {
         for (text, bytes) in [
             ("0", 0),
             ("65536", 65536),
@@ -166,13 +225,25 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_shown_with_three_digits() {
+    fn small_amounts_of_memory_need_a_unit() {
+        assert_eq!(parse_memory("1G"), Ok(1 << 30));
+        assert_eq!(parse_memory("1048576"), Ok(1 << 20));
+        assert_eq!(parse_memory("0"), Ok(0));
+        assert_eq!(parse_memory("512 B"), Ok(512));
+        assert!(parse_memory("1").unwrap_err().contains("1G"));
+        assert!(parse_memory("1X").is_err());
+    }
+
+    #[test]
+    fn sizes_have_three_digits() {
         assert_eq!(show(0), "0 B");
         assert_eq!(show(1023), "1023 B");
         assert_eq!(show(1024), "1.00 KiB");
         assert_eq!(show(1_531_000), "1.46 MiB");
         assert_eq!(show(1023 * 1024), "1.00 MiB");
         assert_eq!(show(u64::MAX), "16.0 EiB");
+        let brief = [0, 1023, 1024, 1025, 10_240, 1_047_553, 1_048_576, u64::MAX].map(brief);
+        assert_eq!(brief, ["0", "1023", "1.0K", "1.1K", "10K", "1.0M", "1.0M", "16E"]);
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(12), "12");
         assert_eq!(ratio(10, 0), "-");

@@ -1,9 +1,9 @@
-//! Names and times as text for people, and names as values for machines.
+//! Names for terminals and for JSON.
 //!
-//! A name may be any bytes, also such as move the cursor or turn the reading direction. On a
-//! terminal these are escaped (`\n`, `\x1b`, `\u{202e}`, and `\\` for the backslash itself), in a
-//! pipe names are written as they are. In JSON a name that is not UTF-8 is given in hexadecimal
-//! under a key of its own, so that nothing is lost.
+//! A name can be any bytes, including characters that move the cursor or change the reading
+//! direction. On a terminal they are escaped (`\n`, `\x1b`, `\u{202e}`, and `\\` for the backslash
+//! itself); in a pipe names are written unchanged. In JSON, a name that is not UTF-8 is written in
+//! hexadecimal under a key of its own, so that no information is lost.
 
 use serde_json::Value;
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The name with everything escaped that a terminal would not show as itself. Different names
+/// Escapes the characters of a name that a terminal would not show as themselves. Different names
 /// give different texts.
 pub fn escape(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
@@ -34,8 +34,8 @@ pub fn escape(name: &[u8]) -> String {
     out
 }
 
-/// A message with everything escaped that a terminal would obey; what is escaped already stays as
-/// it is. Error texts of other crates carry names as they are.
+/// Escapes the control characters of a message. Backslashes stay, so existing escapes are not
+/// escaped again. Error messages of other crates contain names unescaped.
 pub fn safe(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     for char in message.chars() {
@@ -48,7 +48,7 @@ pub fn safe(message: &str) -> String {
     out
 }
 
-/// As [`escape`], for a path in an image, whose root has no name.
+/// Like [`escape`], for a path in an image; the empty path is the root directory.
 pub fn entry(path: &[u8]) -> String {
     match path.is_empty() {
         true => "the root directory".to_owned(),
@@ -56,17 +56,34 @@ pub fn entry(path: &[u8]) -> String {
     }
 }
 
-/// As [`escape`], for a path of the command line or of an error.
+/// Like [`escape`], for a path of the file system.
 pub fn path(path: &Path) -> String {
     escape(path.as_os_str().as_bytes())
 }
 
-/// The name as it goes to standard output.
+/// Quotes a path for a shell, so that it is not taken for an option either.
+pub fn quoted(path: &Path) -> String {
+    let mut name = escape(path.as_os_str().as_bytes());
+    if name.starts_with('-') {
+        name.insert_str(0, "./");
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
+    if name.bytes().all(is_plain) {
+        return name;
+    }
+    // An escaped byte needs the quotes in which the shell resolves escapes.
+    match name.contains('\\') {
+        true => format!("$'{}'", name.replace('\'', "\\'")),
+        false => format!("'{}'", name.replace('\'', "'\\''")),
+    }
+}
+
+/// The name as standard output shows it: unchanged or escaped.
 pub fn shown(name: &[u8], raw: bool) -> Cow<'_, [u8]> {
     if raw { Cow::Borrowed(name) } else { Cow::Owned(escape(name).into_bytes()) }
 }
 
-/// Characters that show as themselves and do nothing else.
+/// Checks that a character only shows as itself and has no other effect.
 fn is_plain(char: char) -> bool {
     let code = u32::from(char);
     !(char.is_control()
@@ -81,7 +98,7 @@ fn is_plain(char: char) -> bool {
         || code >= 0xe0000)
 }
 
-/// Puts `name` into a JSON object: as text under `key`, or as hexadecimal under `key_hex` if it is
+/// Adds `name` to a JSON object: as text under `key`, or in hexadecimal under `key_hex` if it is
 /// not UTF-8.
 pub fn put_name(object: &mut serde_json::Map<String, Value>, key: &str, name: &[u8]) {
     match std::str::from_utf8(name) {
@@ -90,8 +107,8 @@ pub fn put_name(object: &mut serde_json::Map<String, Value>, key: &str, name: &[
     };
 }
 
-/// What there is to say of each path, as a list of objects.
-pub fn said_of<'a>(paths: impl Iterator<Item = (&'a [u8], String)>) -> Value {
+/// Turns pairs of a path and a message into a list of JSON objects.
+pub fn path_messages<'a>(paths: impl Iterator<Item = (&'a [u8], String)>) -> Value {
     let object = |(path, what): (&[u8], String)| {
         let mut object = serde_json::Map::new();
         put_name(&mut object, "path", path);
@@ -116,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_escaped_and_the_rest_is_not() {
+    fn control_characters_are_escaped_and_others_are_not() {
         assert_eq!(escape(b"plain name.txt"), "plain name.txt");
         assert_eq!(escape("\u{e9}\u{6f22}".as_bytes()), "\u{e9}\u{6f22}");
         assert_eq!(escape(b"a\nb\x1b[31m\x7f"), "a\\nb\\x1b[31m\\x7f");

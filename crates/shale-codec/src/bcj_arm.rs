@@ -1,19 +1,19 @@
-//! The 32-bit ARM filter: `BL` under any condition that is always met.
+//! The filter for 32-bit ARM: `BL` with the condition "always".
 //!
-//! Instructions are four bytes at multiples of four, so steps do not overlap, and each leaves the
-//! byte alone by which it is found. Thumb code, with its two-byte units, is not looked at.
+//! Instructions are four bytes at multiples of four, so steps do not overlap, and no step changes
+//! the byte by which it is found. Thumb code, with units of two bytes, is not looked at.
 
 /// The condition "always" and the opcode of `BL`; the other 24 bits are the distance in
 /// instructions.
 const CALL: u32 = 0xEB00_0000;
 const CALL_DISTANCE: u32 = 0x00FF_FFFF;
 
-/// Distances to places.
+/// Replaces distances by positions.
 pub(crate) fn apply(bytes: &mut [u8]) {
     walk(bytes, |place| place);
 }
 
-/// Places to distances.
+/// Replaces positions by distances.
 pub(crate) fn reverse(bytes: &mut [u8]) {
     walk(bytes, u32::wrapping_neg);
 }
@@ -22,7 +22,7 @@ fn walk(bytes: &mut [u8], sign: impl Fn(u32) -> u32) {
     for (index, chunk) in bytes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         let word = u32::from_le_bytes(*chunk);
         if word & !CALL_DISTANCE == CALL {
-            // Counted in instructions; a wrap is the same on the way back.
+            // Counted in instructions. What wraps here wraps back when it is reversed.
             let moved = word.wrapping_add(sign(index as u32)) & CALL_DISTANCE;
             *chunk = (CALL | moved).to_le_bytes();
         }

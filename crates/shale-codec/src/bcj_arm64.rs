@@ -1,7 +1,7 @@
-//! The 64-bit ARM filter: `BL` (calls) and `ADRP` (addresses of pages).
+//! The filter for 64-bit ARM: `BL` (calls) and `ADRP` (addresses of pages).
 //!
-//! Instructions are four bytes at multiples of four, so steps do not overlap, and each leaves the
-//! bits alone by which it is found: forwards and backwards are the same walk.
+//! Instructions are four bytes at multiples of four, so steps do not overlap, and no step changes
+//! the bits by which it is found: both directions are the same walk.
 //!
 //! All calls are rewritten. Page addresses are rewritten only within 512 MiB either way, which
 //! few programs exceed and most other bytes that look like an `ADRP` do.
@@ -20,19 +20,19 @@ const PAGE_RANGE: u32 = 1 << 17;
 /// The bits of a distance in pages.
 const PAGE_DISTANCE: u32 = 0x001F_FFFF;
 
-/// Distances to places.
+/// Replaces distances by positions.
 pub(crate) fn apply(bytes: &mut [u8]) {
     walk(bytes, |place| place);
 }
 
-/// Places to distances.
+/// Replaces positions by distances.
 pub(crate) fn reverse(bytes: &mut [u8]) {
     walk(bytes, u32::wrapping_neg);
 }
 
 fn walk(bytes: &mut [u8], sign: impl Fn(u32) -> u32) {
     for (index, chunk) in bytes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-        // Counted in instructions; a wrap is the same on the way back.
+        // Counted in instructions. What wraps here wraps back when it is reversed.
         let place = index as u32;
         let word = u32::from_le_bytes(*chunk);
         if word & !CALL_DISTANCE == CALL {

@@ -1,18 +1,18 @@
-//! The x86 filter: near calls and jumps, 32-bit and 64-bit code alike.
+//! The filter for x86: near calls and jumps of 32-bit and 64-bit code.
 //!
-//! Instructions are not decoded. Wherever the byte of `call rel32` (E8) or `jmp rel32` (E9) stands
-//! and the distance behind it is one that a program would have, the distance is replaced by
-//! distance plus place, within the same range of values.
+//! Instructions are not decoded. Where a byte is that of `call rel32` (E8) or `jmp rel32` (E9), and
+//! the distance after it is one that a program would have, the distance is replaced by distance
+//! plus position, within the same range of values.
 //!
-//! That each such step can be undone is plain: it leaves the opcode alone and moves a number
-//! around within a range, so the step backwards finds the same opcode and a number in the same
-//! range. Steps may overlap; undoing them in the opposite order undoes them all. Hence `apply`
-//! walks forwards and `reverse` walks backwards, and nothing else need be remembered.
+//! Each step can be undone: it does not change the opcode and moves a number within a range, so the
+//! reverse step finds the same opcode and a number in the same range. Steps may overlap; undoing
+//! them in the opposite order undoes them all. So `apply` walks forwards, `reverse` walks
+//! backwards, and nothing has to be remembered.
 //!
 //! Conditional jumps (0F 80 to 0F 8F) are left alone: with them, shared libraries came out 0.3 %
 //! smaller in frames of 64 KiB and 0.3 % larger in frames of 1 MiB, at half the speed.
 
-/// Distances within this either way are rewritten: 16 MiB, as far as calls go within most
+/// Distances up to this in either direction are rewritten: 16 MiB, as far as calls go within most
 /// programs, and few enough values that other bytes are rarely taken for a call. A quarter of it
 /// was 0.1 % better on small libraries and 2 % worse on large ones.
 const RANGE: u32 = 1 << 24;
@@ -20,7 +20,7 @@ const RANGE: u32 = 1 << 24;
 /// The bytes that are looked at together for an opcode.
 const CHUNK_LEN: usize = 16;
 
-/// Distances to places.
+/// Replaces distances by positions.
 pub(crate) fn apply(bytes: &mut [u8]) {
     let mut place = 0;
     while let Some(rest) = bytes.get(place..).filter(|rest| !rest.is_empty()) {
@@ -41,7 +41,7 @@ pub(crate) fn apply(bytes: &mut [u8]) {
     }
 }
 
-/// Places to distances.
+/// Replaces positions by distances.
 pub(crate) fn reverse(bytes: &mut [u8]) {
     let mut end = bytes.len();
     while end > 0 {
@@ -68,12 +68,12 @@ fn is_opcode(byte: u8) -> bool {
     byte & 0xFE == 0xE8
 }
 
-/// Written so that it compiles to comparing all bytes at once.
+/// Written so that the compiler compares all bytes at once.
 fn has_opcode(chunk: &[u8; CHUNK_LEN]) -> bool {
     chunk.iter().fold(false, |has, byte| has | is_opcode(*byte))
 }
 
-/// Adds to the distance behind the opcode at `place`.
+/// Adds to the distance after the opcode at `place`.
 fn step(bytes: &mut [u8], place: usize, addend: u32) {
     let Some(operand) = bytes.get_mut(place + 1..).and_then(|rest| rest.first_chunk_mut::<4>())
     else {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_is_found_wherever_it_stands() {
+    fn every_call_is_found_at_every_position() {
         for len in 5..70 {
             for place in 0..=len - 5 {
                 let mut bytes = vec![0; len];

@@ -1,18 +1,18 @@
 //! Brotli, both directions, in Rust alone.
 //!
-//! A frame is an RFC 7932 stream whose window covers prefix and frame; where that takes more than
-//! 24 bits, it is a stream of the large window extension. A prefix is attached as a raw
-//! dictionary, as in the shared brotli format: its bytes are found at distances just beyond the
-//! start of the frame, and the built-in dictionary beyond those.
+//! A frame is an RFC 7932 stream whose window covers prefix and frame. Where that takes more than
+//! 24 bits, it is a stream in the large window form (RFC 9841). A prefix is attached as a raw
+//! dictionary, as in RFC 9841: its bytes are at distances just beyond the start of the frame, and
+//! the built-in dictionary is beyond those.
 //!
-//! An encoder's output is decoded and compared before it is given out, which costs little next to
-//! encoding. This is not caution for its own sake: with a prefix, the two highest qualities of
+//! An encoder's output is decoded and compared before it is returned, which costs little next to
+//! encoding. This is necessary: with a prefix, the two highest qualities of
 //! `brotli` 9.1 now and then write a stream that no decoder takes (2 frames of 24 in a run over
 //! Python sources), or stop in the middle (a length of a copy below 2). Such a frame is encoded
 //! again at quality 9, and failing that without looking at the prefix, which decodes the same way.
 //!
-//! The decoder refuses a window larger than prefix and frame ask for, so what a damaged frame
-//! claims does not decide how much memory is used. Qualities 0 and 1 find no matches in a prefix.
+//! The decoder refuses a window larger than prefix and frame need, so a damaged frame cannot decide
+//! how much memory is used. Qualities 0 and 1 find no matches in a prefix.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,8 +22,7 @@ use ::brotli::enc::encode::{
 };
 use brotli_decompressor::{BrotliDecompressStreamWithDictionary, BrotliResult, BrotliState};
 
-use crate::decoder::wrong_len;
-use crate::encoder::reserve;
+use crate::lengths::{reserve, wrong_len};
 use crate::{Codec, CodecError, Settings};
 
 const CODEC: Codec = Codec::Brotli;
@@ -48,11 +47,11 @@ pub(crate) struct BrotliEncoder {
 }
 
 impl BrotliEncoder {
-    pub fn new(settings: Settings) -> BrotliEncoder {
+    pub(crate) fn new(settings: Settings) -> BrotliEncoder {
         BrotliEncoder { settings, decoded: Vec::new() }
     }
 
-    pub fn encode(
+    pub(crate) fn encode(
         &mut self,
         prefix: &[u8],
         plain: &[u8],
@@ -62,7 +61,7 @@ impl BrotliEncoder {
         let quality = self.settings.level.unsigned_abs();
         let attempts = [(quality, true), (quality.min(QUALITY_SOUND), true), (quality, false)];
         for (quality, is_prefix_searched) in attempts {
-            // Nothing of what the library leaves behind is used after it stopped.
+            // Nothing of the library's state is used after a panic.
             let attempt =
                 AssertUnwindSafe(|| compress(quality, prefix, is_prefix_searched, plain, out));
             if let Ok(result) = catch_unwind(attempt) {
@@ -141,7 +140,8 @@ fn compress(
             return Ok(());
         }
         if room_rest > 0 && rest_len == 0 && !state.has_more_output() {
-            // Neither done nor in need of anything: the library's bug, and no endless loop.
+            // Neither finished nor in need of anything is a bug of the library, and no endless
+            // loop.
             return Err(refusal());
         }
         room = plain.len() / 4 + 64;
@@ -152,7 +152,7 @@ fn refusal() -> CodecError {
     CodecError::Encode { codec: CODEC, detail: "the encoder stopped".to_owned() }
 }
 
-/// The logarithm of the smallest window that covers so many bytes.
+/// The logarithm of the smallest window that covers `len` bytes.
 fn window_log(len: usize) -> u32 {
     ((len + WINDOW_GAP) as u64).next_power_of_two().ilog2().clamp(10, 30)
 }
@@ -175,7 +175,7 @@ pub(crate) fn encoder_memory_len(settings: &Settings, frame_len: usize, prefix_l
 pub(crate) struct BrotliDecoder;
 
 impl BrotliDecoder {
-    pub fn decode(
+    pub(crate) fn decode(
         &self,
         prefix: &[u8],
         stored: &[u8],

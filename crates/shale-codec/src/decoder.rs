@@ -1,49 +1,49 @@
-//! One door for decompressing with any codec; the stored bytes are not trusted.
+//! Decompressing with any codec. The stored bytes are not trusted.
 //!
-//! Whatever the stored bytes are, a call ends with exactly the asked number of bytes or an error.
-//! Memory is bounded by the lengths the caller gives, never by what the stored bytes claim, so
-//! the caller bounds those lengths. Bytes that decode are not thereby right: the caller's
-//! checksum says that.
+//! Whatever the stored bytes are, a call gives exactly the asked number of bytes or an error.
+//! Memory is bounded by the lengths that the caller gives, never by what the stored bytes claim;
+//! so the caller has to bound these lengths. Damaged bytes may decode: only the caller's checksum
+//! tells that they are right.
 
 use crate::brotli::BrotliDecoder;
-use crate::codec::FRAME_LEN_MAX;
-use crate::encoder::{append, reserve};
+use crate::lengths::{FRAME_LEN_MAX, append, check_len, reserve, wrong_len};
 use crate::lines;
 use crate::lz4::Lz4Decoder;
 use crate::lzma::LzmaDecoder;
 use crate::zstd::ZstdDecoder;
 use crate::{Codec, CodecError, Filter};
 
-/// A longer form of lines is given back when it is decoded.
+/// The memory of a longer lines form is freed after the call.
 const FORM_KEPT_LEN_MAX: usize = 4 << 20;
 
-/// Decompresses frames of any codec. One per thread; it can be sent between threads.
+/// Decompresses frames of any codec. Use one for each thread; it can be sent between threads.
 ///
-/// Libraries' contexts are made when first needed and kept. Besides `out`, it holds about 160 KiB
-/// for zstd, nothing for LZ4, and for LZMA a copy of the last prefix and frame; during a call for
-/// brotli, three times prefix and frame and 4 MiB at the very most; and of frames of lines the last
-/// one's form, up to 4 MiB. During a call it is the form, which is not longer than the frame, and
-/// up to six times as much.
+/// Contexts of libraries are made when they are first needed, and kept. Memory besides `out`:
+///
+/// - zstd: about 160 KiB. LZ4: none. LZMA: a copy of the last prefix and frame.
+/// - brotli: during a call at most three times prefix and frame, and 4 MiB.
+/// - lines: the last lines form, up to 4 MiB. During a call up to seven times the form, which is
+///   at most as long as the frame.
 #[derive(Debug, Default)]
 pub struct Decoder {
     zstd: Option<ZstdDecoder>,
     lzma: LzmaDecoder,
-    /// What was decoded of a frame of lines.
+    /// The last lines form that was decoded, for its memory.
     form: Vec<u8>,
 }
 
 impl Decoder {
-    /// Prepares a decoder; costs nothing.
+    /// Prepares a decoder. Costs nothing.
     pub fn new() -> Decoder {
         Decoder::default()
     }
 
-    /// Appends to `out` the `plain_len` bytes that `stored` stands for, given the prefix it was
+    /// Appends to `out` the `plain_len` bytes that `stored` decodes to with the prefix that it was
     /// encoded with.
     ///
     /// # Errors
-    /// The stored bytes are not such a frame, or decode to another length, or there is no
-    /// memory; `out` is then as it was.
+    /// The stored bytes are not a frame of this codec, decode to another length, or there is no
+    /// memory. `out` is then unchanged.
     pub fn decode(
         &mut self,
         codec: Codec,
@@ -53,7 +53,7 @@ impl Decoder {
         out: &mut Vec<u8>,
     ) -> Result<(), CodecError> {
         let prefix = crate::codec::useful(codec, prefix);
-        crate::codec::check_len(codec, plain_len)?;
+        check_len(codec, plain_len)?;
         let start = out.len();
         let result = match codec {
             Codec::Stored if stored.len() != plain_len => {
@@ -77,11 +77,11 @@ impl Decoder {
         result
     }
 
-    /// As [`Decoder::decode`], of a frame with a filter; the prefix is filtered alike
-    /// ([`Filter::apply`]), and empty for a filter that does not work in place.
+    /// Like [`Decoder::decode`], for a frame with a filter. The prefix must be filtered already
+    /// ([`Filter::apply`]), and be empty for a filter that does not work in place.
     ///
     /// # Errors
-    /// As for [`Decoder::decode`], or the filter's form is damaged; `out` is then as it was.
+    /// As for [`Decoder::decode`], or the lines form is damaged. `out` is then unchanged.
     pub fn decode_filtered(
         &mut self,
         (codec, filter): (Codec, Filter),
@@ -105,7 +105,7 @@ impl Decoder {
         }
         reserve(codec, plain_len, out)?;
         let Some((form_len, stored)) = lines::split_len(stored, plain_len) else {
-            return Err(corrupt("the length of the lines' form is wrong"));
+            return Err(corrupt("the length of the lines form is wrong"));
         };
         let mut form = std::mem::take(&mut self.form);
         form.clear();
@@ -113,16 +113,11 @@ impl Decoder {
             lines::decode(&form, plain_len, out)
                 .map_err(|fault| corrupt(&format!("lines: {fault}")))
         });
-        // One huge frame must not stay in memory for good.
+        // A huge frame must not hold its memory for good.
         self.form = if form.capacity() <= FORM_KEPT_LEN_MAX { form } else { Vec::new() };
         if result.is_err() {
             out.truncate(start);
         }
         result
     }
-}
-
-/// The error of a frame whose length is not the one asked for.
-pub(crate) fn wrong_len(codec: Codec, expected: usize, found: usize) -> CodecError {
-    CodecError::WrongLength { codec, expected: expected as u64, found: found as u64 }
 }

@@ -1,28 +1,28 @@
-//! Checksums and identities.
+//! Checksums and hashes.
 //!
-//! XXH3 (64 and 128 bits) finds damage: fast, not safe against someone who wants a collision.
-//! BLAKE3 names contents: safe against that, at a tenth of the speed. Both are streaming or one
-//! call. Which one is used where is the format's business.
+//! XXH3 (64 and 128 bits) detects damage. It is fast, and not safe against someone who wants a
+//! collision. BLAKE3 identifies contents: it is safe against that, at a tenth of the speed. Both
+//! take bytes at once or in pieces. The format says which one is used where.
 
 pub use blake3::{Hash, Hasher, hash};
 
-/// XXH3 with 64 bits of result and seed 0, over all of `bytes`.
+/// Returns the XXH3 sum of `bytes` in 64 bits, with seed 0.
 pub fn xxh3_64(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// XXH3 with 128 bits of result and seed 0, over all of `bytes`.
+/// Returns the XXH3 sum of `bytes` in 128 bits, with seed 0.
 pub fn xxh3_128(bytes: &[u8]) -> u128 {
     xxhash_rust::xxh3::xxh3_128(bytes)
 }
 
-/// XXH3 over bytes that come in pieces; the result is that of one call over all of them.
-/// Holds about half a KiB.
+/// XXH3 over bytes that come in pieces. The result is that of one call over all of them. Holds
+/// about half a KiB.
 #[derive(Clone, Default)]
 pub struct Xxh3(xxhash_rust::xxh3::Xxh3Default);
 
 impl Xxh3 {
-    /// Starts with nothing.
+    /// Starts with no bytes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -42,7 +42,7 @@ impl Xxh3 {
         self.0.digest128()
     }
 
-    /// Starts over with nothing.
+    /// Starts over with no bytes.
     pub fn reset(&mut self) {
         self.0.reset();
     }

@@ -1,16 +1,18 @@
-//! One door for compressing with any codec.
+//! Compressing with any codec.
 //!
-//! An encoder keeps its library's tables from frame to frame, and promises that this shows in
-//! speed only: the bytes depend on settings, prefix and plain bytes, not on what was encoded
-//! before, on the thread, or on where the slices lie in memory.
+//! An encoder keeps its library's tables from frame to frame, and promises that this changes speed
+//! only: the bytes depend on settings, prefix and plain bytes, and not on earlier frames, the
+//! thread, or the addresses of the slices.
 
 use crate::brotli::BrotliEncoder;
+use crate::lengths::{FRAME_LEN_MAX, append, check_len};
 use crate::lz4::Lz4Encoder;
 use crate::lzma::LzmaEncoder;
 use crate::zstd::ZstdEncoder;
 use crate::{Codec, CodecError, Settings};
 
-/// Compresses frames with one set of settings. One per thread; it can be sent between threads.
+/// Compresses frames with one set of settings. Use one for each thread; it can be sent between
+/// threads.
 #[derive(Debug)]
 pub struct Encoder {
     settings: Settings,
@@ -27,11 +29,11 @@ enum Kind {
 }
 
 impl Encoder {
-    /// Prepares an encoder; large tables come with the first frame, see
+    /// Prepares an encoder. Large tables are allocated with the first frame; see
     /// [`Settings::encoder_memory_len`].
     ///
     /// # Errors
-    /// Settings out of range, or no memory.
+    /// Settings are out of range, or there is no memory.
     pub fn new(settings: Settings) -> Result<Encoder, CodecError> {
         settings.validate()?;
         let kind = match settings.codec {
@@ -44,19 +46,19 @@ impl Encoder {
         Ok(Encoder { settings, kind })
     }
 
-    /// What the encoder was made with.
+    /// The settings of this encoder.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Appends the compressed form of `plain` to `out`. Decoding needs the same prefix, the
-    /// codec and the length of `plain`. Of a prefix, the codec uses the last
-    /// [`Codec::prefix_len_max`] bytes. The form of bytes that do not compress may be longer
-    /// than they are: the caller compares, and stores what is shorter.
+    /// Appends the compressed form of `plain` to `out`. Decoding needs the same prefix, the codec
+    /// and the length of `plain`. Of the prefix, the codec uses the last
+    /// [`Codec::prefix_len_max`] bytes. Bytes that do not compress may get longer: the caller
+    /// compares, and stores what is shorter.
     ///
     /// # Errors
-    /// A frame longer than 512 MiB, no memory, or a refusal of the library; `out` is then as it
-    /// was.
+    /// The frame is longer than 512 MiB, there is no memory, or the library refuses. `out` is then
+    /// unchanged.
     pub fn encode(
         &mut self,
         prefix: &[u8],
@@ -65,7 +67,7 @@ impl Encoder {
     ) -> Result<(), CodecError> {
         let codec = self.settings.codec;
         let prefix = crate::codec::useful(codec, prefix);
-        crate::codec::check_len(codec, plain.len())?;
+        check_len(codec, plain.len())?;
         let start = out.len();
         let result = match &mut self.kind {
             Kind::Stored => append(codec, plain, out),
@@ -80,8 +82,8 @@ impl Encoder {
         result
     }
 
-    /// Appends the compressed form of what [`crate::lines_form`] made of a frame: its length, then
-    /// what the codec makes of it. [`crate::Decoder::decode_filtered`] undoes both.
+    /// Appends a lines form ([`crate::lines_form`]) as a frame stores it: its length, then its
+    /// compressed form. [`crate::Decoder::decode_filtered`] undoes both.
     ///
     /// # Errors
     /// As for [`Encoder::encode`].
@@ -96,26 +98,14 @@ impl Encoder {
     }
 }
 
-/// Copies bytes to the end of `out`.
-pub(crate) fn append(codec: Codec, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
-    reserve(codec, bytes.len(), out)?;
-    out.extend_from_slice(bytes);
-    Ok(())
-}
-
-/// Makes room for `len` more bytes, or says that there is no memory.
-pub(crate) fn reserve(codec: Codec, len: usize, out: &mut Vec<u8>) -> Result<(), CodecError> {
-    out.try_reserve(len).map_err(|_| CodecError::OutOfMemory { codec, len: len as u64 })
-}
-
 impl Settings {
-    /// About how many bytes an [`Encoder`] with these settings holds when it encodes frames of
-    /// `frame_len` bytes with prefixes of `prefix_len` bytes, without the slices it is given and
-    /// the result. Meant for budgets: rather too much than too little, and of memory asked for,
-    /// not all of which is touched.
+    /// Estimates how many bytes an [`Encoder`] with these settings holds when it encodes frames of
+    /// `frame_len` bytes with prefixes of `prefix_len` bytes, without the slices that it is given
+    /// and the result. The estimate is for budgets: rather too high than too low. It counts memory
+    /// that is allocated, not all of which is touched.
     pub fn encoder_memory_len(&self, frame_len: usize, prefix_len: usize) -> u64 {
         let prefix_len = prefix_len.min(self.codec.prefix_len_max());
-        let frame_len = frame_len.min(crate::codec::FRAME_LEN_MAX);
+        let frame_len = frame_len.min(FRAME_LEN_MAX);
         match self.codec {
             Codec::Stored => 0,
             Codec::Zstd => crate::zstd::encoder_memory_len(self, frame_len, prefix_len),

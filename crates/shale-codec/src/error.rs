@@ -1,7 +1,7 @@
 //! What can go wrong when encoding and decoding, and when reading settings from text.
 //!
 //! Decoding errors mean that the stored bytes (or the lengths or prefix given with them) are
-//! wrong; they carry what was expected and found. Nothing here is ever a panic.
+//! wrong. They carry what was expected and found. Nothing here panics.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub enum CodecError {
         /// The most that is allowed, in bytes.
         len_max: u64,
     },
-    /// The library refused to compress: a limit of it, or a bug.
+    /// The library refused to compress, because of a limit or a bug.
     #[error("{codec}: compression failed: {detail}")]
     Encode {
         /// The codec that was asked.
@@ -61,7 +61,7 @@ pub enum CodecError {
     },
 }
 
-/// Why a text or a set of numbers is not a codec setting; names what is allowed.
+/// Why a text or a set of numbers is not a codec setting, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("codec setting `{input}`: {problem}; allowed: {allowed}")]
 pub struct SettingsError {

@@ -1,22 +1,23 @@
-//! Filters: reversible rewriting before compression.
+//! Filters: reversible changes of plain bytes before compression.
 //!
-//! Most are for machine code and work in place. A call names its target by distance, so calls of
-//! one function from many places look all different. A filter rewrites the distance as the target's
-//! place counted from the start of the bytes; then they look alike, and compress as repetitions.
-//! Lengths do not change, and every byte string comes back as it was, whatever it is: a filter on
-//! bytes that are no machine code costs compression, never correctness.
+//! Most filters are for machine code and work in place. A call names its target by distance, so
+//! calls of one function from many places all look different. A filter turns the distance into the
+//! target's position in the bytes; then these calls are equal, and compress as repetitions. Lengths
+//! do not change, and every byte string comes back as it was: a filter on bytes that are not
+//! machine code costs compression, never correctness.
 //!
-//! The filter of lines (`lines.rs`) makes another form of text, which is shorter; the length of
-//! that form stands before the compressed bytes.
+//! The filter of lines (`lines.rs`) makes a shorter form of text. The length of that form precedes
+//! the compressed bytes.
 
 use std::fmt;
 
 use crate::{bcj_arm, bcj_arm64, bcj_x86};
 
-/// What is done to a frame's bytes before compression. The number is the id stored in images:
+/// What is done to a frame's bytes before compression. The discriminant is the number in images:
 /// never renumber, only add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Filter {
     /// Nothing.
     #[default]
@@ -32,11 +33,11 @@ pub enum Filter {
 }
 
 impl Filter {
-    /// All filters, in the order of their ids.
+    /// All filters, in the order of their numbers.
     pub const ALL: [Filter; 5] =
         [Filter::None, Filter::BcjX86, Filter::BcjArm64, Filter::BcjArm, Filter::Lines];
 
-    /// The filter of a stored id, or `None` for an id that this version does not know.
+    /// Returns the filter with this number, or `None` for a number that this version does not know.
     pub const fn from_id(id: u8) -> Option<Filter> {
         match id {
             0 => Some(Filter::None),
@@ -48,12 +49,12 @@ impl Filter {
         }
     }
 
-    /// The id kept in images.
+    /// The number in images.
     pub const fn id(self) -> u8 {
         self as u8
     }
 
-    /// The name used in settings and messages.
+    /// The name in settings and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Filter::None => "none",
@@ -64,19 +65,19 @@ impl Filter {
         }
     }
 
-    /// The filter of a name, as [`Filter::name`] gives it.
+    /// Returns the filter with this [`Filter::name`].
     pub fn from_name(name: &str) -> Option<Filter> {
         Filter::ALL.into_iter().find(|filter| filter.name() == name)
     }
 
-    /// Whether bytes keep their length and place, so that references can be filtered alike. A frame
-    /// with another filter has no references.
+    /// Reports whether bytes keep their length and position, so that references can be filtered
+    /// alike. A frame with another filter has no references.
     pub const fn is_in_place(self) -> bool {
         !matches!(self, Filter::Lines)
     }
 
-    /// Rewrites in place, before compression. One pass, no memory. Nothing for a filter that does
-    /// not work in place: see [`crate::lines_form`].
+    /// Filters in place, before compression. Makes one pass and needs no memory. Does nothing for a
+    /// filter that does not work in place; see [`crate::lines_form`].
     pub fn apply(self, bytes: &mut [u8]) {
         match self {
             Filter::None | Filter::Lines => {}
@@ -87,7 +88,7 @@ impl Filter {
     }
 
     /// Undoes [`Filter::apply`] on exactly the same range of bytes.
-    /// [`crate::Decoder::decode_filtered`] undoes all.
+    /// [`crate::Decoder::decode_filtered`] undoes every filter.
     pub fn reverse(self, bytes: &mut [u8]) {
         match self {
             Filter::None | Filter::Lines => {}

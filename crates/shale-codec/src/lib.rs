@@ -1,51 +1,63 @@
 //! Bytes in, bytes out: compression, filters and digests.
 //!
-//! The one crate that links C libraries. It knows codecs, not images: a caller hands over a
-//! prefix (bytes both sides already have) and a frame, and keeps the codec id, the filter id and
-//! the plain length; nothing that a caller stores anyway is stored again in the compressed bytes.
+//! The one crate that links C libraries. It knows codecs, not images: a caller passes a prefix
+//! (bytes that both sides have) and a frame, and keeps codec number, filter number and plain
+//! length. Nothing that a caller stores anyway is stored again in the compressed bytes.
 //!
-//! - [`Encoder`] compresses; its output depends on settings, prefix and plain bytes alone.
-//! - [`Decoder`] decompresses untrusted bytes: exactly the asked length or an error, in memory
-//!   bounded by the lengths the caller gives.
+//! - [`Encoder`] compresses. Its output depends on settings, prefix and plain bytes only.
+//! - [`Decoder`] decompresses untrusted bytes: it gives exactly the asked length or an error, in
+//!   memory bounded by the lengths that the caller gives.
 //! - [`Filter`] rewrites machine code, or lines that resemble each other, so that they compress
 //!   better.
-//! - [`looks_incompressible`] says cheaply that trying is not worth it.
+//! - [`looks_incompressible`] says cheaply when compressing is not worth a try.
 //! - [`stream`] reads and writes what other programs compress: gzip, xz, zstd and so on.
-//! - [`digest`]: XXH3 for damage, BLAKE3 for identity.
+//! - [`digest`] has XXH3 to detect damage and BLAKE3 to identify contents.
 //!
-//! It does not choose codecs or frame sizes, and does not keep checksums: the callers do.
+//! The callers choose codecs and frame sizes, and keep checksums.
+//!
+//! ```
+//! use shale_codec::{Decoder, Encoder, xxh3_64};
+//!
+//! let (prefix, plain) = (b"what both sides have", b"what both sides have, and a little more");
+//! let mut stored = Vec::new();
+//! Encoder::new("zstd:19".parse()?)?.encode(prefix, plain, &mut stored)?;
+//! let sum = xxh3_64(&stored);
+//!
+//! // Later: the sum says whether these are the bytes that were stored.
+//! assert_eq!(xxh3_64(&stored), sum);
+//! let mut decoded = Vec::new();
+//! let codec = shale_codec::Codec::Zstd;
+//! Decoder::new().decode(codec, prefix, &stored, plain.len(), &mut decoded)?;
+//! assert_eq!(decoded, plain);
+//! # Ok::<(), shale_codec::CodecError>(())
+//! ```
 
-// What can go wrong, and the names of things.
-mod error;
-mod codec;
-mod settings;
-// The two doors: dispatch to the codec files below.
-mod encoder;
-mod decoder;
-// One codec per file, both directions together; the `*_sys` files hold all the `unsafe` there is.
-mod zstd;
-mod zstd_sys;
-mod lzma;
-mod lzma_sys;
-mod lz4;
-mod lz4_sys;
-mod brotli;
-// Reversible rewriting of machine code.
-mod filter;
-mod bcj_x86;
-mod bcj_arm64;
-mod bcj_arm;
-// Reversible rearranging of text.
-mod lines;
-// Is it worth trying at all?
-mod sample;
-// Streams and blocks as other programs compress them, for importers and exporters.
+mod codec; // the codecs and their numbers
+mod error; // what can go wrong
+mod lengths; // the longest frame, and room for results
+mod settings; // levels and options of encoders
+mod zstd; // one codec in a file, both directions
+mod zstd_sys; // zstd's contexts; all `unsafe` is in files of this name
+mod lzma; // LZMA1
+mod lzma_sys; // liblzma's raw coders
+mod lz4; // LZ4 blocks
+mod lz4_sys; // LZ4's functions
+mod brotli; // brotli, in Rust
+mod bcj_x86; // calls and jumps of x86
+mod bcj_arm64; // calls and page addresses of 64-bit ARM
+mod bcj_arm; // calls of 32-bit ARM
+mod filter; // all filters by number
+mod lines; // lines that resemble each other, as columns
+mod encoder; // compresses with any codec
+mod decoder; // decompresses with any codec
+mod sample; // is compressing worth a try?
+/// Streams and blocks as other programs compress them, for importers and exporters.
 pub mod stream;
-// Checksums and identities.
+/// Checksums and hashes.
 pub mod digest;
 /// Hashes of the leaves of a stream, and the tree above them.
 pub mod merkle;
-/// Parity over shards: what is lost and known to be lost is computed again.
+/// Parity over shards: computes again what is lost.
 pub mod parity;
 /// Signatures over a few bytes, and their keys.
 pub mod signature;

@@ -1,44 +1,44 @@
-//! Lines that resemble each other, as columns: what stands behind `Filter::Lines`.
+//! The filter of lines: lines that resemble each other, as columns.
 //!
-//! Logs and tables say the same in each line but for a few numbers and words. A *template* is a
-//! line with *slots* in their places; a line is then the number of its template and what fills the
-//! slots. All that fills one slot lies together, as *codes* that say how a value differs from an
-//! earlier one: mostly not at all, or by the same step as always. An ordinary codec makes far less
-//! of that than of the lines. (Templates of log lines: Christensen and Li, "Adaptive log
-//! compression for massive log data", SIGMOD 2013.)
+//! Lines of logs and tables are equal except for a few numbers and words. A *template* is such a
+//! line with *slots* for these; a line is then the number of its template and the values of its
+//! slots. The values of one slot lie together, as *codes* that say how a value differs from an
+//! earlier one: mostly not at all, or by the same step each time. A codec compresses that far
+//! better than the lines. (Templates of log lines: Christensen and Li, "Adaptive log compression
+//! for massive log data", SIGMOD 2013.)
 //!
-//! Which parts of a line are slots is the encoder's choice (`tokens.rs`, `encode.rs`,
-//! `columns.rs`); the decoder (`decode.rs`) does not know numbers from words. The layout is in
-//! `docs/format.md`, chapter 9.1.
+//! The encoder chooses which parts of a line are slots (`tokens.rs`, `encode.rs`, `columns.rs`).
+//! The decoder (`decode.rs`) does not tell numbers from words. The layout is in `docs/format.md`,
+//! chapter 9.1.
 
-mod columns;
-mod decode;
-mod encode;
-mod tokens;
+mod tokens; // what a line is made of
+mod columns; // the values of slots, as codes
+mod encode; // from lines to columns
+mod decode; // from columns to lines
 
 pub(crate) use decode::{decode, split_len};
 pub use encode::{lines_form, lines_memory_len};
 
-/// Where a slot stands in the text of a template. Plain bytes with this byte have no lines form.
+/// A slot in the text of a template. Plain bytes that contain this byte have no lines form.
 const SLOT: u8 = 0;
-/// Slots of all templates of a frame, which bounds the decoder's memory.
+/// Most slots of all templates of a frame. Bounds the decoder's memory.
 const SLOT_COUNT_MAX: usize = 1 << 16;
-/// Digits of a number that may be told as a difference: so many fit 64 bits with a sign.
+/// Most digits of a number that may be stored as a difference; these fit 64 bits with a sign.
 const DIGIT_COUNT_MAX: usize = 18;
 
-/// In the mode of a slot: values differ from the one in the slot of the same place of whatever
-/// line filled that place last, and not from the last one in this slot.
+/// In the mode of a slot: the known value is the last one in any slot of the same place, and not
+/// the last one in this slot.
 const MODE_PLACE: u8 = 1;
-/// In the mode of a slot: differences make numbers without leading zeroes, and not numbers of as
-/// many digits as before.
+/// In the mode of a slot: a difference makes a number without leading zeroes, and not one of as
+/// many digits as the known value.
 const MODE_NATURAL: u8 = 2;
 
-/// The value is the one it is compared with.
+/// The value is the known value.
 const CODE_SAME: u64 = 0;
-/// Length and bytes of the value follow. Above it: a difference in zigzag, plus one.
+/// Length and bytes of the value follow. Greater codes are a difference in zigzag, plus one.
 const CODE_LITERAL: u64 = 1;
 
-/// The number in these digits, if they are digits only and not too many.
+/// Parses digits, unless there are other bytes or too many.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > DIGIT_COUNT_MAX {
         return None;

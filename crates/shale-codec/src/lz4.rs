@@ -1,12 +1,11 @@
 //! LZ4, both directions: one raw block per frame.
 //!
-//! A match reaches back 65,535 bytes, so no more than that of a prefix is used. Level 0 is the
-//! fast compressor, levels 2 to 12 are the high compression one; they decode alike.
+//! A match reaches back 65,535 bytes, so only the end of a long prefix is used. Level 0 is the fast
+//! compressor, levels 2 to 12 are the high compression one. They decode alike.
 
 use std::fmt;
 
-use crate::decoder::wrong_len;
-use crate::encoder::{append, reserve};
+use crate::lengths::{append, reserve, wrong_len};
 use crate::lz4_sys::{Compressor, bound, decompress};
 use crate::{Codec, CodecError, Settings};
 
@@ -19,20 +18,20 @@ pub(crate) struct Lz4Encoder {
 }
 
 impl Lz4Encoder {
-    pub fn new(settings: Settings) -> Result<Lz4Encoder, CodecError> {
+    pub(crate) fn new(settings: Settings) -> Result<Lz4Encoder, CodecError> {
         let compressor = Compressor::new(settings.level);
         let no_memory = CodecError::OutOfMemory { codec: CODEC, len: stream_len(&settings) };
         Ok(Lz4Encoder { compressor: compressor.ok_or(no_memory)?, joined: Vec::new() })
     }
 
-    pub fn encode(
+    pub(crate) fn encode(
         &mut self,
         prefix: &[u8],
         plain: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), CodecError> {
-        // LZ4 works otherwise, and with other results, when the prefix happens to end where the
-        // frame starts. Copying makes it always so.
+        // LZ4 gives other results when the prefix happens to end where the frame starts. Copying
+        // makes that always so.
         let joined = if prefix.is_empty() {
             plain
         } else {
@@ -70,7 +69,7 @@ impl fmt::Debug for Lz4Encoder {
 pub(crate) struct Lz4Decoder;
 
 impl Lz4Decoder {
-    pub fn decode(
+    pub(crate) fn decode(
         &self,
         prefix: &[u8],
         stored: &[u8],

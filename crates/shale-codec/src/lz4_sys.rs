@@ -1,9 +1,9 @@
-//! LZ4's block functions behind a safe face: all the `unsafe` that LZ4 needs.
+//! LZ4's block functions with a safe interface: all the `unsafe` that LZ4 needs.
 //!
 //! `lz4-sys` builds and links the library but declares only a part of it; the calls with
 //! dictionaries are declared here, as in the library's headers `lz4.h` and `lz4hc.h`.
 //!
-//! Lengths are checked here against the library's `int`; what the bytes are is LZ4's to check.
+//! Lengths are checked here against the library's `int`. LZ4 checks the bytes.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -50,7 +50,7 @@ unsafe extern "C" {
 /// The block of no bytes: a token without literals and match.
 const EMPTY_BLOCK: &[u8] = &[0];
 
-/// The most that a block of so many bytes can take, or `None` when LZ4 cannot hold them.
+/// The longest block for so many plain bytes, or `None` when LZ4 cannot hold them.
 pub(crate) fn bound(plain_len: usize) -> Option<usize> {
     let plain_len = c_int::try_from(plain_len).ok()?;
     // SAFETY: a number in, a number out; zero for a length that is too large.
@@ -69,8 +69,8 @@ pub(crate) struct Compressor {
 unsafe impl Send for Compressor {}
 
 impl Compressor {
-    /// `None` is out of memory.
-    pub fn new(level: i32) -> Option<Compressor> {
+    /// Returns `None` if there is no memory.
+    pub(crate) fn new(level: i32) -> Option<Compressor> {
         // SAFETY: both return a new stream or null.
         let stream = unsafe { if level == 0 { LZ4_createStream() } else { LZ4_createStreamHC() } };
         Some(Compressor { stream: NonNull::new(stream)?, level })
@@ -79,7 +79,7 @@ impl Compressor {
     /// Appends one block to `out`, into at most `room` bytes of already reserved capacity. The
     /// block stands for `joined` from `prefix_len` on; what comes before is the prefix. `None` is
     /// a refusal: lengths out of range, or too little room.
-    pub fn compress(
+    pub(crate) fn compress(
         &mut self,
         joined: &[u8],
         prefix_len: usize,

@@ -1,10 +1,10 @@
 //! LZMA, both directions: one LZMA1 stream per frame.
 //!
-//! A range coder's first byte is always zero, and a decoder must know three numbers (the bits of
-//! context); so the first byte of a frame holds these numbers in the zero's place, as
+//! The first byte of a range coder is always zero, and a decoder must know three numbers (the bits
+//! of context). So the first byte of a frame holds these numbers instead of the zero, as
 //! `(pb * 5 + lp) * 9 + lc`, and the rest of the range coder's bytes follow. There is no header,
-//! no end marker and no sum: the image knows lengths and keeps its own sums. The dictionary is
-//! as long as prefix and frame together, on both sides.
+//! end marker or sum: the image knows lengths and keeps its own sums. The dictionary is as long as
+//! prefix and frame together, on both sides.
 //!
 //! LZMA1 and not LZMA2: of frames of 64 to 256 KiB, LZMA2 made those of text and of programs up to
 //! 0.03 % larger, by its chunk headers. It made frames of mixed text and compressed files up to
@@ -12,8 +12,7 @@
 
 use std::fmt;
 
-use crate::decoder::wrong_len;
-use crate::encoder::reserve;
+use crate::lengths::{reserve, wrong_len};
 use crate::lzma_sys::{End, Parameters, Stream};
 use crate::{Codec, CodecError, Settings};
 
@@ -28,11 +27,11 @@ pub(crate) struct LzmaEncoder {
 }
 
 impl LzmaEncoder {
-    pub fn new(settings: Settings) -> Result<LzmaEncoder, CodecError> {
+    pub(crate) fn new(settings: Settings) -> Result<LzmaEncoder, CodecError> {
         Ok(LzmaEncoder { settings, stream: Stream::new() })
     }
 
-    pub fn encode(
+    pub(crate) fn encode(
         &mut self,
         prefix: &[u8],
         plain: &[u8],
@@ -44,7 +43,7 @@ impl LzmaEncoder {
             .start_encoder(&parameters, prefix)
             .map_err(|end| encode_error(&end, &parameters))?;
         let mut rest = plain;
-        // Enough for most; what does not compress needs a little more than it is long.
+        // Enough for most frames. Bytes that do not compress need a little more than their length.
         let mut room = plain.len() / 2 + 64;
         loop {
             reserve(CODEC, room, out)?;
@@ -73,7 +72,7 @@ fn encode_error(end: &End, parameters: &Parameters) -> CodecError {
     }
 }
 
-/// What settings come to for a prefix and frame of so many bytes.
+/// The parameters of these settings for a prefix and frame of `total_len` bytes.
 fn parameters(settings: &Settings, total_len: usize) -> Parameters {
     let options = &settings.lzma;
     Parameters {
@@ -103,8 +102,8 @@ impl Parameters {
         properties as u8
     }
 
-    /// What the first byte of a frame says, for the decoder; `None` for a byte that no encoder
-    /// writes.
+    /// The parameters in the first byte of a frame, for the decoder. `None` for a byte that no
+    /// encoder writes.
     fn from_properties(properties: u8, total_len: usize) -> Option<Parameters> {
         let properties = u32::from(properties);
         let parameters = Parameters {
@@ -144,7 +143,7 @@ impl Default for LzmaDecoder {
 }
 
 impl LzmaDecoder {
-    pub fn decode(
+    pub(crate) fn decode(
         &mut self,
         prefix: &[u8],
         stored: &[u8],
@@ -161,12 +160,12 @@ impl LzmaDecoder {
         let (&properties, mut rest) =
             stored.split_first().ok_or_else(|| corrupt("the frame is empty"))?;
         let parameters = Parameters::from_properties(properties, total_len)
-            .ok_or_else(|| corrupt("no such properties"))?;
+            .ok_or_else(|| corrupt("its first byte is out of range"))?;
         reserve(CODEC, plain_len, out)?;
         let start = out.len();
         self.0.start_decoder(&parameters, prefix, plain_len as u64).map_err(error)?;
-        // The zero whose place the properties took. Nothing comes out of it: the range coder
-        // reads four more bytes before it decodes anything.
+        // The zero that the properties replaced. It gives no output: the range coder reads four
+        // more bytes before it decodes anything.
         match self.0.run(&mut &[0][..], false, out, plain_len) {
             End::NoInput | End::NoRoom => {}
             end => return Err(error(end)),

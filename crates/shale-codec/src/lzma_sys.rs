@@ -1,9 +1,7 @@
-//! liblzma's raw LZMA1 coders behind a safe face: all the `unsafe` that liblzma needs.
+//! liblzma's raw LZMA1 coders with a safe interface: all the `unsafe` that liblzma needs.
 //!
-//! One long-lived stream that is set up anew for each frame, keeping its memory where sizes
-//! agree. The preset dictionary is what the format calls the prefix.
-//!
-//! It checks nothing about the bytes; liblzma does.
+//! A long-lived stream is set up anew for each frame and keeps its memory where sizes agree. The
+//! preset dictionary is what the format calls the prefix. liblzma checks the bytes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -21,8 +19,8 @@ const FILTER_LZMA1EXT: u64 = 0x4000_0000_0000_0002;
 /// Filter id that ends a chain of filters.
 const FILTER_END: u64 = u64::MAX;
 
-/// What an LZMA1 stream is coded with. The dictionary must cover prefix and frame; the encoder
-/// alone looks at the last five.
+/// How an LZMA1 stream is coded. The dictionary must cover prefix and frame. Only the encoder uses
+/// the last five.
 #[derive(Clone, Copy)]
 pub(crate) struct Parameters {
     pub dictionary_len: u32,
@@ -39,13 +37,13 @@ pub(crate) struct Parameters {
 /// How a run of a coder ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The stream is whole; so many bytes of the input are left over.
+    /// The stream is complete, and this many bytes of the input are left over.
     Whole { rest_len: usize },
     /// Out of room for output.
     NoRoom,
     /// Out of input.
     NoInput,
-    /// The input is not a stream, or the parameters are none.
+    /// The input is not a stream, or the parameters are not valid.
     Damaged,
     /// Out of memory.
     NoMemory,
@@ -59,18 +57,22 @@ pub(crate) struct Stream(sys::lzma_stream);
 unsafe impl Send for Stream {}
 
 impl Stream {
-    pub fn new() -> Stream {
+    pub(crate) fn new() -> Stream {
         // SAFETY: all zero is how an unused stream is written in C (`LZMA_STREAM_INIT`).
         Stream(unsafe { mem::zeroed() })
     }
 
-    /// Sets up for encoding a frame behind `prefix`. liblzma copies the prefix at once.
-    pub fn start_encoder(&mut self, parameters: &Parameters, prefix: &[u8]) -> Result<(), End> {
+    /// Sets up for encoding a frame after `prefix`. liblzma copies the prefix at once.
+    pub(crate) fn start_encoder(
+        &mut self,
+        parameters: &Parameters,
+        prefix: &[u8],
+    ) -> Result<(), End> {
         self.start(parameters, prefix, 0, sys::lzma_raw_encoder)
     }
 
-    /// Sets up for decoding a frame of `plain_len` bytes behind `prefix`, which is copied at once.
-    pub fn start_decoder(
+    /// Sets up for decoding a frame of `plain_len` bytes after `prefix`, which is copied at once.
+    pub(crate) fn start_decoder(
         &mut self,
         parameters: &Parameters,
         prefix: &[u8],
@@ -110,9 +112,15 @@ impl Stream {
     }
 
     /// Feeds `input`, all of it the rest of the input when `is_last`, and appends to `out` into at
-    /// most `room` bytes of already reserved capacity. The bytes of `input` that were not taken
-    /// are those at its end that `input` is cut to.
-    pub fn run(&mut self, input: &mut &[u8], is_last: bool, out: &mut Vec<u8>, room: usize) -> End {
+    /// most `room` bytes of already reserved capacity. Cuts `input` to the bytes at its end that
+    /// were not taken.
+    pub(crate) fn run(
+        &mut self,
+        input: &mut &[u8],
+        is_last: bool,
+        out: &mut Vec<u8>,
+        room: usize,
+    ) -> End {
         let stream = &mut self.0;
         let spare = out.spare_capacity_mut();
         let room = room.min(spare.len());
@@ -183,7 +191,7 @@ impl Parameters {
     }
 
     /// What an encoder with these parameters holds, in bytes.
-    pub fn encoder_len(&self) -> Option<u64> {
+    pub(crate) fn encoder_len(&self) -> Option<u64> {
         let mut options = self.options()?;
         let filters = [
             sys::lzma_filter {

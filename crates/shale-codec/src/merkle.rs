@@ -1,9 +1,9 @@
 //! Hashes of fixed leaves of a stream, and the tree above them (BLAKE3).
 //!
 //! The stream comes in pieces of any length. A leaf's hash is the BLAKE3 hash of its bytes, a
-//! node's that of the hashes below it. Which stream it is, how long leaves are and how many hashes
-//! a node has is the caller's; the tree is bound to its shape by whoever signs or compares its top
-//! together with the length of the stream.
+//! node's hash is the BLAKE3 hash of the hashes below it. The caller chooses the stream, the length
+//! of leaves and the hashes of a node. A top hash alone does not fix the shape of a tree: whoever
+//! signs or compares it has to include the length of the stream.
 
 /// A 32-byte hash.
 pub type LeafHash = [u8; 32];
@@ -13,7 +13,8 @@ pub fn leaf_hash(bytes: &[u8]) -> LeafHash {
     *blake3::hash(bytes).as_bytes()
 }
 
-/// BLAKE3 in its key derivation mode: a hash of `bytes` that no other use of BLAKE3 gives.
+/// Returns the hash of `bytes` by BLAKE3 in its key derivation mode, which no other use of BLAKE3
+/// gives.
 pub fn derive(context: &str, bytes: &[u8]) -> LeafHash {
     blake3::derive_key(context, bytes)
 }
@@ -23,13 +24,13 @@ pub fn derive(context: &str, bytes: &[u8]) -> LeafHash {
 pub struct LeafHasher {
     leaf_len: usize,
     hasher: blake3::Hasher,
-    /// Bytes of the leaf that is not complete.
+    /// Bytes of the incomplete leaf.
     open_len: usize,
     leaves: Vec<LeafHash>,
 }
 
 impl LeafHasher {
-    /// For leaves of `leaf_len` bytes, at least one.
+    /// Prepares for leaves of `leaf_len` bytes, at least one.
     pub fn new(leaf_len: usize) -> Self {
         let leaf_len = leaf_len.max(1);
         Self { leaf_len, hasher: blake3::Hasher::new(), open_len: 0, leaves: Vec::new() }
@@ -41,7 +42,7 @@ impl LeafHasher {
             let (piece, rest) = bytes.split_at(bytes.len().min(self.leaf_len - self.open_len));
             self.open_len += piece.len();
             if self.open_len == piece.len() && piece.len() == self.leaf_len {
-                // A whole leaf at once is the fast case.
+                // A whole leaf in one piece is the fast case.
                 self.leaves.push(leaf_hash(piece));
                 self.open_len = 0;
             } else {
@@ -69,8 +70,8 @@ impl LeafHasher {
     }
 }
 
-/// All levels of the tree over `leaves`, those included, one after the other from the bottom up.
-/// The last hash is the top; one leaf is its own top.
+/// Returns all levels of the tree over `leaves`, one after the other from the leaves up. The last
+/// hash is the top; one leaf is its own top.
 pub fn tree(mut leaves: Vec<LeafHash>, fan_out: usize) -> Vec<LeafHash> {
     let fan_out = fan_out.max(2);
     let mut level = 0..leaves.len();

@@ -1,13 +1,13 @@
 //! Parity over shards of equal length: a Reed–Solomon code over GF(2^16).
 //!
-//! From `data_count` shards of data, `parity_count` shards of parity are made; any `data_count` of
-//! all of them give the lost data back. The code works on columns: a piece of 64 bytes (or a
-//! multiple) taken from the same place of every shard is coded without regard to the others, so a
-//! caller who has too little memory for whole shards goes through them in slices, and the result is
-//! the same. The code is the "high rate" one of Leopard (Lin, Al-Naffouri, Han, Chung: "Novel
-//! Polynomial Basis With Fast Fourier Transform and Its Application to Reed–Solomon Erasure Codes",
-//! 2016) as the crate `reed-solomon-simd` has it; a test holds it to fixed values, as images
-//! depend on them. It takes no decision about what is lost: sums do.
+//! `data_count` shards of data give `parity_count` shards of parity, and any `data_count` of all
+//! these shards give the lost data back. The code works on columns: a piece of 64 bytes (or a
+//! multiple) from the same position of every shard is coded without the others. So a caller with
+//! too little memory for whole shards codes them slice by slice, with the same result. The code is
+//! the "high rate" one of Leopard (Lin, Al-Naffouri, Han, Chung: "Novel Polynomial Basis With Fast
+//! Fourier Transform and Its Application to Reed–Solomon Erasure Codes", 2016), from the crate
+//! `reed-solomon-simd`. A test compares it with fixed values, as images depend on them. Which
+//! shards are lost is for the caller to know, by their sums.
 
 use reed_solomon_simd::engine::DefaultEngine;
 use reed_solomon_simd::rate::{
@@ -15,30 +15,33 @@ use reed_solomon_simd::rate::{
 };
 use thiserror::Error;
 
-/// Slices of shards must be a multiple of this long.
+/// The length of a slice must be a multiple of this.
 pub const SLICE_STEP: usize = 64;
 
-/// Why shards were not coded. All are faults of the caller, which counts and measures.
+/// Why shards were not coded: the caller gave wrong counts or lengths.
 #[derive(Debug, Error, PartialEq)]
 #[error("parity: {0}")]
 pub struct ParityError(#[from] reed_solomon_simd::Error);
 
-/// Whether a group of these sizes can be coded: at most 65,536 shards in all, where parity counts
-/// as the next power of two.
+/// Reports whether a group of these sizes can be coded: at most 65,536 shards in all, where parity
+/// counts as the next power of two.
 pub fn is_supported(data_count: usize, parity_count: usize) -> bool {
     <HighRate<DefaultEngine> as Rate<DefaultEngine>>::supports(data_count, parity_count)
 }
 
-/// Memory for coding one slice: of a shard, in shards. Encoding needs half of it or less.
+/// Memory for decoding one slice, in slices. Encoding needs half of it or less.
 pub fn work_shards(data_count: usize, parity_count: usize) -> usize {
     (data_count + parity_count.next_power_of_two()).next_power_of_two()
 }
 
-/// Makes parity.
+/// Computes parity.
 pub struct ParityEncoder(HighRateEncoder<DefaultEngine>);
 
 impl ParityEncoder {
-    /// For slices of `slice_len` bytes, an even number.
+    /// Prepares for slices of `slice_len` bytes, an even number.
+    ///
+    /// # Errors
+    /// [`is_supported`] is false for these counts, or the length is odd or 0.
     pub fn new(
         data_count: usize,
         parity_count: usize,
@@ -49,12 +52,18 @@ impl ParityEncoder {
     }
 
     /// Adds the slice of the next shard of data.
+    ///
+    /// # Errors
+    /// All shards were added, or the slice has another length.
     pub fn add(&mut self, slice: &[u8]) -> Result<(), ParityError> {
         Ok(self.0.add_original_shard(slice)?)
     }
 
-    /// Shows the slices of all shards of parity in order, and is ready for the next slices. `None`
-    /// until all shards of data were added.
+    /// Passes the slices of all shards of parity to `put`, in order, and gets ready for the next
+    /// slices. The inner result is that of `put`.
+    ///
+    /// # Errors
+    /// Some shards of data were not added.
     pub fn finish<E>(
         &mut self,
         mut put: impl FnMut(usize, &[u8]) -> Result<(), E>,
@@ -69,11 +78,14 @@ impl ParityEncoder {
     }
 }
 
-/// Computes lost data again.
+/// Computes lost data from the rest.
 pub struct ParityDecoder(HighRateDecoder<DefaultEngine>);
 
 impl ParityDecoder {
-    /// For slices of `slice_len` bytes, an even number.
+    /// Prepares for slices of `slice_len` bytes, an even number.
+    ///
+    /// # Errors
+    /// [`is_supported`] is false for these counts, or the length is odd or 0.
     pub fn new(
         data_count: usize,
         parity_count: usize,
@@ -83,18 +95,27 @@ impl ParityDecoder {
         Ok(Self(HighRateDecoder::new(data_count, parity_count, slice_len, engine, None)?))
     }
 
-    /// Adds the slice of a shard of data that is whole.
+    /// Adds the slice of a shard of data that is not lost.
+    ///
+    /// # Errors
+    /// There is no such shard, it was added, or the slice has another length.
     pub fn add_data(&mut self, index: usize, slice: &[u8]) -> Result<(), ParityError> {
         Ok(self.0.add_original_shard(index, slice)?)
     }
 
-    /// Adds the slice of a shard of parity that is whole.
+    /// Adds the slice of a shard of parity that is not lost.
+    ///
+    /// # Errors
+    /// As for [`ParityDecoder::add_data`].
     pub fn add_parity(&mut self, index: usize, slice: &[u8]) -> Result<(), ParityError> {
         Ok(self.0.add_recovery_shard(index, slice)?)
     }
 
-    /// Shows the slices of the shards of data that were not added, and is ready for the next ones.
-    /// Fails if fewer shards were added than there are of data.
+    /// Passes the slices of the shards of data that were not added to `put`, and gets ready for the
+    /// next slices. The inner result is that of `put`.
+    ///
+    /// # Errors
+    /// Fewer shards were added than there are of data.
     pub fn finish<E>(
         &mut self,
         mut put: impl FnMut(usize, &[u8]) -> Result<(), E>,
@@ -169,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_there_are_of_parity_come_back() {
+    fn as_many_shards_are_restored_as_there_is_parity() {
         let shards = data(20, 128);
         let parity = encode(&shards, 5);
         for first in 0..20 {

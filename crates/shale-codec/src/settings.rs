@@ -20,14 +20,14 @@ pub struct Settings {
     /// Zstd 1..=22, lzma 0..=9, brotli 0..=11; lz4 0 (fast) or 2..=12 (high compression);
     /// stored 0.
     pub level: i32,
-    /// Only looked at when the codec is [`Codec::Zstd`].
+    /// Used only when the codec is [`Codec::Zstd`].
     pub zstd: ZstdOptions,
-    /// Only looked at when the codec is [`Codec::Lzma`].
+    /// Used only when the codec is [`Codec::Lzma`].
     pub lzma: LzmaOptions,
 }
 
-/// What zstd does otherwise than its level says; `None` is what the level says. See zstd's
-/// manual for what the numbers mean.
+/// Options of zstd that replace those of the level; `None` keeps the level's. The numbers are
+/// explained in zstd's manual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ZstdOptions {
     /// How matches are searched and chosen.
@@ -61,7 +61,7 @@ pub enum ZstdStrategy {
     Btultra2 = 9,
 }
 
-/// What LZMA does otherwise than its level says; `None` is what the level says.
+/// Options of LZMA that replace those of the level; `None` keeps the level's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LzmaOptions {
     /// Search harder: the `e` of `9e`.
@@ -76,7 +76,7 @@ pub struct LzmaOptions {
     pub position_bits: Option<u32>,
     /// Match length, in bytes, that ends a search.
     pub nice_len: Option<u32>,
-    /// How matches are found: chains are quick on what repeats much, trees find more.
+    /// How matches are found: chains are quick on very repetitive data, trees find more.
     pub match_finder: Option<MatchFinder>,
     /// Candidates looked at for a match; 0 leaves it to the match finder.
     pub search_depth: Option<u32>,
@@ -142,10 +142,10 @@ impl Settings {
         }
     }
 
-    /// A codec at a level, without options.
+    /// Returns settings of a codec at a level, without options.
     ///
     /// # Errors
-    /// The level is not one of the codec's.
+    /// The codec has no such level.
     pub fn new(codec: Codec, level: i32) -> Result<Settings, SettingsError> {
         let settings = Settings::of(codec, level);
         settings.validate()?;

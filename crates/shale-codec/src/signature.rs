@@ -1,7 +1,7 @@
-//! Ed25519 signatures (RFC 8032): keys, signing, verifying. Takes bytes and says yes or no.
+//! Ed25519 signatures (RFC 8032): keys, signing, verifying.
 //!
 //! Verification is the strict one: keys of small order and signatures in more than one form are
-//! refused. Where keys come from, how they are written down and whom to trust is the callers'.
+//! refused. Callers make keys, store them, and decide which ones to trust.
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
@@ -14,12 +14,12 @@ pub type SignatureBytes = [u8; 64];
 pub struct SecretKey(SigningKey);
 
 impl SecretKey {
-    /// From the 32 bytes that it is made of, which must have come from a source of true randomness.
+    /// Makes a key of its 32 bytes, which must come from a source of true randomness.
     pub fn new(seed: &[u8; 32]) -> Self {
         Self(SigningKey::from_bytes(seed))
     }
 
-    /// The 32 bytes it is made of.
+    /// The 32 bytes of the key.
     pub fn seed(&self) -> [u8; 32] {
         self.0.to_bytes()
     }
@@ -41,7 +41,7 @@ impl std::fmt::Debug for SecretKey {
     }
 }
 
-/// Whether `signature` is one that the owner of `key` made of `message`.
+/// Reports whether the owner of `key` made `signature` over `message`.
 pub fn is_signed(key: &PublicKey, message: &[u8], signature: &SignatureBytes) -> bool {
     VerifyingKey::from_bytes(key)
         .is_ok_and(|key| key.verify_strict(message, &Signature::from_bytes(signature)).is_ok())

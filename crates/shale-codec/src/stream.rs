@@ -1,21 +1,21 @@
-//! Compressed streams of others: `.gz`, `.xz`, `.lzma`, `.zst`, `.bz2` and `.lz4`, in and out.
+//! Streams as other programs compress them: `.gz`, `.xz`, `.lzma`, `.zst`, `.bz2` and `.lz4`.
 //!
-//! A stream is read as it comes, in memory that the format bounds: at most the window of the
-//! stream, which is refused above [`WINDOW_BYTES_MAX`]. Streams that are several compressed ones
-//! in a row are read through. The checks that a format carries are compared. A stream that is cut
-//! ends in an error of kind `UnexpectedEof`, never in fewer bytes without a word.
+//! A stream is read piece by piece, in memory that the format bounds: at most the window of the
+//! stream, which is refused above [`WINDOW_BYTES_MAX`]. Several compressed streams in a row are
+//! read as one. The checksums of a format are compared. A truncated stream ends with an error of
+//! kind `UnexpectedEof`, never silently.
 //!
 //! Images do not use these: their frames go through [`crate::Encoder`] and [`crate::Decoder`].
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-/// Most memory a stream may ask for its window.
+/// Most memory that a stream may need for its window.
 pub const WINDOW_BYTES_MAX: u64 = 2 << 30;
 
 /// Bytes that are enough for [`StreamFormat::detect`].
 pub const DETECT_LEN: usize = 6;
 
-/// Bytes asked from the stream below at a time.
+/// Bytes that are read from the compressed stream at a time.
 const INPUT_LEN: usize = 256 << 10;
 
 /// A format of a compressed stream.
@@ -36,11 +36,23 @@ pub enum StreamFormat {
 }
 
 impl StreamFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 6] =
         [Self::Gzip, Self::Xz, Self::Lzma, Self::Zstd, Self::Bzip2, Self::Lz4];
 
-    /// The ending that names of such files have, without a dot.
+    /// The usual name of the format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Xz => "xz",
+            Self::Lzma => "LZMA",
+            Self::Zstd => "zstd",
+            Self::Bzip2 => "bzip2",
+            Self::Lz4 => "LZ4",
+        }
+    }
+
+    /// The suffix of file names, without a dot.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Gzip => "gz",
@@ -68,8 +80,11 @@ impl StreamFormat {
         })
     }
 
-    /// Reads `stream` decompressed. Allocates buffers, and the window when the stream says its
-    /// size.
+    /// Returns a reader of what `stream` decompresses to. Allocates buffers, and the window when
+    /// the stream gives its size.
+    ///
+    /// # Errors
+    /// The library has no memory. Damage shows when the reader is read.
     pub fn decoder<R: Read + Send + 'static>(self, stream: R) -> io::Result<Box<dyn Read + Send>> {
         let stream = BufReader::with_capacity(INPUT_LEN, stream);
         Ok(match self {
@@ -95,8 +110,11 @@ impl StreamFormat {
         })
     }
 
-    /// Writes to `out` compressed. `level` is the format's own; `None` is its usual one. `threads`
-    /// is a wish, for formats that can use several.
+    /// Returns a writer that compresses to `out`. `level` is one of the format; `None` is its usual
+    /// one. Formats that can use several threads use `threads`.
+    ///
+    /// # Errors
+    /// The library refuses the options or has no memory.
     pub fn encoder<'w, W: Write + Send + 'w>(
         self,
         out: W,
@@ -143,9 +161,12 @@ impl StreamFormat {
     }
 }
 
-/// A writer that has an end.
+/// A writer that must be finished.
 pub trait Finish: Write + Send {
-    /// Writes what is held back and the end of the stream. Nothing may be written afterwards.
+    /// Writes all buffered bytes and the end of the stream.
+    ///
+    /// # Errors
+    /// The output fails.
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
@@ -205,12 +226,34 @@ impl<R: Read> Read for Lz4Frames<R> {
     }
 }
 
+/// Reads lzip members decompressed. Bytes after the last member are not read.
+///
+/// # Errors
+/// There is no memory for the decoder.
+pub fn lzip_reader<R: Read + Send + 'static>(stream: R) -> io::Result<Box<dyn Read + Send>> {
+    let flags = liblzma::stream::CONCATENATED;
+    let decoder = liblzma::stream::Stream::new_lzip_decoder(WINDOW_BYTES_MAX, flags)?;
+    let stream = BufReader::with_capacity(INPUT_LEN, stream);
+    Ok(Box::new(liblzma::bufread::XzDecoder::new_stream(stream, decoder)))
+}
+
+/// Reads one brotli stream decompressed.
+pub fn brotli_reader<R: Read + Send + 'static>(stream: R) -> Box<dyn Read + Send> {
+    Box::new(brotli_decompressor::Decompressor::new(stream, INPUT_LEN))
+}
+
 /// Decompresses one zlib stream (RFC 1950) that gives at most `plain_len_max` bytes.
+///
+/// # Errors
+/// The bytes are damaged or truncated, or give more.
 pub fn zlib_block(bytes: &[u8], plain_len_max: usize) -> io::Result<Vec<u8>> {
     bounded(flate2::bufread::ZlibDecoder::new(bytes), plain_len_max)
 }
 
 /// Compresses to one zlib stream.
+///
+/// # Errors
+/// The library fails, which is not expected.
 pub fn zlib_block_encode(bytes: &[u8], level: u32) -> io::Result<Vec<u8>> {
     let mut encoder =
         flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::new(level.min(9)));
@@ -223,8 +266,11 @@ pub fn deflate_reader<R: BufRead + Send + 'static>(stream: R) -> Box<dyn Read + 
     Box::new(flate2::bufread::DeflateDecoder::new(stream))
 }
 
-/// Compresses a part of a raw deflate stream, which are put behind each other: one that is not the
-/// last ends at a whole byte.
+/// Compresses a part of a raw deflate stream. The parts are joined: one that is not the last ends
+/// at a whole byte.
+///
+/// # Errors
+/// The library fails, which is not expected.
 pub fn deflate_part(bytes: &[u8], level: u32, is_last: bool) -> io::Result<Vec<u8>> {
     let mut deflate = flate2::Compress::new(flate2::Compression::new(level.min(9)), false);
     let flush = if is_last { flate2::FlushCompress::Finish } else { flate2::FlushCompress::Sync };
@@ -233,7 +279,7 @@ pub fn deflate_part(bytes: &[u8], level: u32, is_last: bool) -> io::Result<Vec<u
         let taken = usize::try_from(deflate.total_in()).unwrap_or(usize::MAX);
         let rest = bytes.get(taken..).unwrap_or_default();
         let status = deflate.compress_vec(rest, &mut out, flush).map_err(invalid)?;
-        // It is over when there is room left: what waits would have filled it.
+        // If there is room left, no output is waiting.
         if status == flate2::Status::StreamEnd || (!is_last && out.len() < out.capacity()) {
             return Ok(out);
         }
@@ -246,7 +292,7 @@ pub fn deflate_part(bytes: &[u8], level: u32, is_last: bool) -> io::Result<Vec<u
 pub struct Crc32(flate2::Crc);
 
 impl Crc32 {
-    /// The sum of nothing.
+    /// The sum of no bytes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -263,6 +309,9 @@ impl Crc32 {
 }
 
 /// Decompresses one whole xz or LZMA stream that gives at most `plain_len_max` bytes.
+///
+/// # Errors
+/// The bytes are damaged or truncated, or give more.
 pub fn lzma_block(bytes: &[u8], is_xz: bool, plain_len_max: usize) -> io::Result<Vec<u8>> {
     let stream = if is_xz {
         liblzma::stream::Stream::new_stream_decoder(WINDOW_BYTES_MAX, 0)?
@@ -273,6 +322,9 @@ pub fn lzma_block(bytes: &[u8], is_xz: bool, plain_len_max: usize) -> io::Result
 }
 
 /// Compresses to one xz stream with a dictionary of `dictionary_len` bytes.
+///
+/// # Errors
+/// The library refuses the options or has no memory.
 pub fn xz_block_encode(bytes: &[u8], preset: u32, dictionary_len: u32) -> io::Result<Vec<u8>> {
     let mut options = liblzma::stream::LzmaOptions::new_preset(preset.min(9))?;
     options.dict_size(dictionary_len);
@@ -286,23 +338,35 @@ pub fn xz_block_encode(bytes: &[u8], preset: u32, dictionary_len: u32) -> io::Re
 }
 
 /// Decompresses zstd frames that give at most `plain_len_max` bytes.
+///
+/// # Errors
+/// The bytes are damaged or truncated, or give more.
 pub fn zstd_block(bytes: &[u8], plain_len_max: usize) -> io::Result<Vec<u8>> {
     bounded(zstd::stream::read::Decoder::with_buffer(bytes)?, plain_len_max)
 }
 
-/// Compresses to one zstd frame that says its length.
+/// Compresses to one zstd frame with its content size.
+///
+/// # Errors
+/// The library has no memory.
 pub fn zstd_block_encode(bytes: &[u8], level: i32) -> io::Result<Vec<u8>> {
     zstd::bulk::compress(bytes, level)
 }
 
 /// Decompresses brotli that gives at most `plain_len_max` bytes.
+///
+/// # Errors
+/// The bytes are damaged or truncated, or give more.
 pub fn brotli_block(bytes: &[u8], plain_len_max: usize) -> io::Result<Vec<u8>> {
     bounded(brotli_decompressor::Decompressor::new(bytes, 64 << 10), plain_len_max)
 }
 
 /// Decompresses a bare LZ4 block that gives at most `plain_len_max` bytes.
+///
+/// # Errors
+/// The bytes are damaged or truncated, or give more.
 pub fn lz4_block(bytes: &[u8], plain_len_max: usize) -> io::Result<Vec<u8>> {
-    // The decoder asks for all of its room at once, and a length in a header is anybody's word.
+    // The decoder allocates all of its output at once, and lengths in headers are not trusted.
     let room = plain_len_max.min(run_len_max(bytes));
     lz4_flex::block::decompress(bytes, room).map_err(invalid)
 }
@@ -313,6 +377,9 @@ pub fn lz4_block_encode(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Decompresses LZO1X that gives at most `plain_len_max` bytes.
+///
+/// # Errors
+/// The bytes are damaged or truncated, or give more.
 pub fn lzo_block(bytes: &[u8], plain_len_max: usize) -> io::Result<Vec<u8>> {
     let mut plain = vec![0; plain_len_max.min(run_len_max(bytes))];
     let len = lzokay::decompress::decompress(bytes, &mut plain)
@@ -321,7 +388,7 @@ pub fn lzo_block(bytes: &[u8], plain_len_max: usize) -> io::Result<Vec<u8>> {
     Ok(plain)
 }
 
-/// Bytes that LZ4 or LZO can give at most: both lengthen a match by 255 for each byte more.
+/// Most bytes that LZ4 or LZO can give: both lengthen a match by 255 for each byte more.
 fn run_len_max(bytes: &[u8]) -> usize {
     bytes.len().saturating_mul(255).saturating_add(64)
 }
@@ -330,7 +397,7 @@ fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// Reads all, but fails where there is more than `len_max`.
+/// Reads all, and fails if there is more than `len_max`.
 fn bounded(reader: impl Read, len_max: usize) -> io::Result<Vec<u8>> {
     let mut plain = Vec::new();
     reader.take(len_max as u64 + 1).read_to_end(&mut plain)?;

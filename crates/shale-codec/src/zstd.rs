@@ -1,12 +1,11 @@
 //! Zstd, both directions.
 //!
-//! A frame is in RFC 8878 form without its magic number, and says neither its content size nor a
-//! checksum nor a dictionary id: the image knows the first, keeps its own sums, and has prefixes
-//! in place of dictionaries. The prefix is raw content, whatever it looks like. The window
-//! written in the frame covers prefix and frame, so any conforming decoder that is told of the
-//! missing magic number can decode it, streaming or not.
+//! A frame has the form of RFC 8878 without its magic number, content size, checksum and dictionary
+//! ID: the image knows the length, keeps its own sums, and has prefixes instead of dictionaries.
+//! The prefix is raw content, whatever it looks like. The window covers prefix and frame, so every
+//! decoder that knows of the missing magic number can decode it, streaming or not.
 //!
-//! From level 13 on, where zstd sorts what it has seen into trees, most of the time goes into the
+//! From level 13 on, where zstd sorts what it has seen into trees, most of the time is spent on the
 //! prefix: 0.1 to 0.15 s a MiB, whatever the frame's length. Python sources in frames of 256 KiB at
 //! level 19 took 5.2 MB/s without a prefix, 4.4 with as much prefix as frame, 1.5 with four times
 //! and 0.9 with eight times as much.
@@ -19,8 +18,8 @@
 //! are the same to 1 in 10,000, memory is 15 to 45 % less, and speed is up to 20 % more on sources
 //! with prefixes, the same within the noise elsewhere.
 //!
-//! The decoder works in one pass into the caller's memory. It never allocates a window, so a
-//! window that a damaged frame claims costs nothing.
+//! The decoder works in one pass into the caller's memory. It never allocates a window, so it does
+//! not matter which window a damaged frame claims.
 
 use std::fmt;
 
@@ -28,8 +27,7 @@ use zstd_safe::{CParameter, DParameter, FrameFormat};
 
 #[cfg(doc)]
 use crate::ZstdOptions;
-use crate::decoder::wrong_len;
-use crate::encoder::{append, reserve};
+use crate::lengths::{append, reserve, wrong_len};
 use crate::zstd_sys::{Compressor, Decompressor, Parameters, Strategy, context_len, parameters};
 use crate::{Codec, CodecError, Settings, ZstdStrategy};
 
@@ -53,19 +51,19 @@ const LOG_MAX: u32 = 30;
 pub(crate) struct ZstdEncoder {
     settings: Settings,
     compressor: Compressor,
-    /// What the compressor was given since it was made.
+    /// Bytes that the compressor was given since it was made.
     seen_bytes: u64,
     /// Prefix and frame end to end, kept for its memory.
     joined: Vec<u8>,
 }
 
 impl ZstdEncoder {
-    pub fn new(settings: Settings) -> Result<ZstdEncoder, CodecError> {
+    pub(crate) fn new(settings: Settings) -> Result<ZstdEncoder, CodecError> {
         let compressor = new_compressor()?;
         Ok(ZstdEncoder { settings, compressor, seen_bytes: 0, joined: Vec::new() })
     }
 
-    pub fn encode(
+    pub(crate) fn encode(
         &mut self,
         prefix: &[u8],
         plain: &[u8],
@@ -166,7 +164,7 @@ fn choose(settings: &Settings, frame_len: usize, prefix_len: usize) -> Parameter
     chosen
 }
 
-/// The logarithm of the smallest window that covers so many bytes.
+/// The logarithm of the smallest window that covers `len` bytes.
 fn window_log(len: usize) -> u32 {
     (len.max(1) as u64).next_power_of_two().ilog2().clamp(10, LOG_MAX)
 }
@@ -188,12 +186,12 @@ impl fmt::Debug for ZstdEncoder {
 pub(crate) struct ZstdDecoder(Decompressor);
 
 impl ZstdDecoder {
-    pub fn new() -> Result<ZstdDecoder, CodecError> {
+    pub(crate) fn new() -> Result<ZstdDecoder, CodecError> {
         let decompressor = Decompressor::new();
         Ok(ZstdDecoder(decompressor.ok_or(CodecError::OutOfMemory { codec: CODEC, len: 0 })?))
     }
 
-    pub fn decode(
+    pub(crate) fn decode(
         &mut self,
         prefix: &[u8],
         stored: &[u8],

@@ -1,11 +1,11 @@
-//! Zstd's contexts behind a safe face: all the `unsafe` that zstd needs.
+//! Zstd's contexts with a safe interface: all the `unsafe` that zstd needs.
 //!
-//! `zstd-safe` is safe but for two things. A prefix must outlive its context there, so a context
-//! could not be kept from frame to frame; here the prefix is borrowed for one call, and forgotten
-//! by the context before the call returns. And results go straight to the end of a `Vec`, without
-//! zeroing it first.
+//! `zstd-safe` lacks two things. A prefix must outlive its context there, so a context could not be
+//! kept from frame to frame; here the prefix is borrowed for one call, and the context forgets it
+//! before the call returns. And results go straight to the end of a `Vec`, without zeroing it
+//! first.
 //!
-//! It checks nothing about the bytes; zstd does.
+//! Zstd checks the bytes.
 #![allow(unsafe_code)]
 
 use std::mem;
@@ -18,9 +18,9 @@ pub(crate) type Parameters = ZSTD_compressionParameters;
 /// How matches are searched.
 pub(crate) type Strategy = ZSTD_strategy;
 
-/// What zstd chooses for a level and the lengths of frame and prefix.
+/// The parameters that zstd chooses for a level and the lengths of frame and prefix.
 pub(crate) fn parameters(level: i32, frame_len: usize, prefix_len: usize) -> Parameters {
-    // Zero stands for an unknown length there.
+    // Zero means an unknown length there.
     let frame_len = frame_len.max(1) as u64;
     // SAFETY: plain numbers in, plain numbers out.
     unsafe { zstd_safe::zstd_sys::ZSTD_getCParams(level, frame_len, prefix_len) }
@@ -36,13 +36,13 @@ pub(crate) fn context_len(parameters: Parameters) -> usize {
 pub(crate) struct Compressor(CCtx<'static>);
 
 impl Compressor {
-    /// `None` is out of memory.
-    pub fn new() -> Option<Compressor> {
+    /// Returns `None` if there is no memory.
+    pub(crate) fn new() -> Option<Compressor> {
         CCtx::try_create().map(Compressor)
     }
 
     /// Appends one frame to `out`, into at most `room` bytes of already reserved capacity.
-    pub fn compress(
+    pub(crate) fn compress(
         &mut self,
         parameters: &[CParameter],
         prefix: &[u8],
@@ -68,7 +68,7 @@ impl Compressor {
 
     /// What the context holds now, in bytes.
     #[cfg(test)]
-    pub fn memory_len(&self) -> usize {
+    pub(crate) fn memory_len(&self) -> usize {
         self.0.sizeof()
     }
 }
@@ -77,14 +77,14 @@ impl Compressor {
 pub(crate) struct Decompressor(DCtx<'static>);
 
 impl Decompressor {
-    /// `None` is out of memory.
-    pub fn new() -> Option<Decompressor> {
+    /// Returns `None` if there is no memory.
+    pub(crate) fn new() -> Option<Decompressor> {
         DCtx::try_create().map(Decompressor)
     }
 
     /// Appends what `stored` decodes to, into at most `room` bytes of already reserved capacity.
     /// In one pass, so the context itself allocates nothing that depends on `stored`.
-    pub fn decompress(
+    pub(crate) fn decompress(
         &mut self,
         parameters: &[DParameter],
         prefix: &[u8],
@@ -109,12 +109,12 @@ impl Decompressor {
 #[cfg(test)]
 impl Decompressor {
     /// What the context holds now, in bytes.
-    pub fn memory_len(&self) -> usize {
+    pub(crate) fn memory_len(&self) -> usize {
         self.0.sizeof()
     }
 }
 
-/// The part of a vector behind its contents, as something that zstd can write to.
+/// The spare capacity of a vector, as something that zstd can write to.
 struct Tail<'a> {
     bytes: &'a mut Vec<u8>,
     start: usize,

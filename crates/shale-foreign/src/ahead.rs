@@ -1,9 +1,9 @@
-//! A thread that reads ahead, so that a stream is decompressed while what came of it is packed.
+//! A thread that reads ahead, so that a stream is decompressed while its plain bytes are packed.
 //!
-//! Memory is [`BUFFER_COUNT`] buffers and the one being read. The thread ends with the stream, at
-//! its first error, or soon after nobody reads any more.
+//! Memory is [`BUFFER_COUNT`] buffers and the one being read. The thread ends at the end of the
+//! stream, at its first error, or soon after the reader is dropped.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 const BUFFER_LEN: usize = 1 << 20;
@@ -18,7 +18,10 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Reads `stream` in a thread of its own; as it is where no thread can be had.
+    /// Reads `stream` in a thread of its own.
+    ///
+    /// # Errors
+    /// The system starts no thread.
     pub(crate) fn new(stream: Box<dyn Read + Send>) -> io::Result<Self> {
         let (sender, buffers) = sync_channel(BUFFER_COUNT);
         std::thread::Builder::new()
@@ -43,22 +46,19 @@ fn run(mut stream: Box<dyn Read + Send>, sender: &SyncSender<io::Result<Vec<u8>>
         }
         let is_last = len < buffer.len();
         buffer.truncate(len);
-        if sender.send(Ok(buffer)).is_err() {
-            return;
-        }
-        if let Some(error) = failed {
-            let _ = sender.send(Err(error));
+        // An empty buffer is the end, so none may precede an error.
+        if len > 0 && sender.send(Ok(buffer)).is_err() {
             return;
         }
         if is_last {
-            let _ = sender.send(Ok(Vec::new()));
+            let _ = sender.send(failed.map_or_else(|| Ok(Vec::new()), Err));
             return;
         }
     }
 }
 
-impl Read for Ahead {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+impl BufRead for Ahead {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while self.at == self.current.len() && !self.is_done {
             match self.buffers.recv() {
                 Ok(Ok(buffer)) => {
@@ -70,13 +70,53 @@ impl Read for Ahead {
                     self.is_done = true;
                     return Err(error);
                 }
-                // Only a thread that panicked leaves without a word.
-                Err(_) => return Err(io::Error::other("the thread that reads has gone")),
+                // Only a thread that panicked ends without a last word.
+                Err(_) => return Err(io::Error::other("the thread that reads ahead has ended")),
             }
         }
-        let len = out.len().min(self.current.len() - self.at);
-        out[..len].copy_from_slice(&self.current[self.at..self.at + len]);
-        self.at += len;
+        Ok(&self.current[self.at..])
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.at = self.current.len().min(self.at + len);
+    }
+}
+
+impl Read for Ahead {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.fill_buf()?;
+        let len = out.len().min(bytes.len());
+        out[..len].copy_from_slice(&bytes[..len]);
+        self.consume(len);
         Ok(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives so many bytes, then fails.
+    struct Failing(usize);
+
+    impl Read for Failing {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            if self.0 == 0 {
+                return Err(io::Error::other("failed"));
+            }
+            let len = out.len().min(self.0);
+            self.0 -= len;
+            Ok(len)
+        }
+    }
+
+    #[test]
+    fn an_error_comes_after_all_bytes_before_it() {
+        for len in [0, 1, BUFFER_LEN - 1, BUFFER_LEN, BUFFER_LEN + 1, 7 * BUFFER_LEN] {
+            let mut ahead = Ahead::new(Box::new(Failing(len))).unwrap();
+            let mut found = Vec::new();
+            let error = ahead.read_to_end(&mut found).unwrap_err();
+            assert_eq!((found.len(), error.to_string()), (len, "failed".to_owned()));
+        }
     }
 }

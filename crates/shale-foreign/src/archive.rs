@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use shale_write::source::{Metadata, Xattr};
+use shale_model::{Metadata, Xattr};
 
 /// One entry to be written.
 #[derive(Debug, Clone, Copy)]

@@ -1,31 +1,60 @@
-//! Which format a file is of, by its first bytes, never by its name.
+//! Which format a file is of, by its bytes, never by its name.
 
-use shale_codec::stream::StreamFormat;
+use crate::compression::Compression;
+use crate::cpio::is_cpio;
+use crate::tar::{begins_with_header, is_tar};
+use crate::{ar, dwarfs, rpm, squashfs, zip};
 
-use crate::{dwarfs, squashfs, tar, zip};
-
-/// Bytes of a file that are enough for [`detect`].
-pub const DETECT_LEN: usize = 1024;
+/// Bytes of a file that are enough for [`detect`]. A Btrfs image has its magic at 64 KiB.
+pub const DETECT_LEN: usize = 68 << 10;
 
 /// A format that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// tar, plain.
     Tar,
-    /// A compressed stream, presumably a tar archive inside.
-    Compressed(StreamFormat),
+    /// cpio, plain.
+    Cpio,
+    /// A compressed stream, presumably of one of the former.
+    Compressed(Compression),
     /// SquashFS.
     Squashfs,
     /// zip.
     Zip,
     /// DwarFS, at its start.
     Dwarfs,
+    /// ar, or a Debian package.
+    Ar,
+    /// An RPM package.
+    Rpm,
+    /// A format that cannot be read: its name, and a program that reads it.
+    Unsupported(&'static str, &'static str),
 }
+
+/// Formats that are recognised to be named: offset, magic, name, and what reads them.
+const UNSUPPORTED: &[(usize, &[u8], &str, &str)] = &[
+    (32_769, b"CD001", "ISO 9660 image", "mount -o loop, bsdtar or 7z"),
+    (0, b"7z\xbc\xaf\x27\x1c", "7z archive", "7z or bsdtar"),
+    (0, b"Rar!\x1a\x07", "RAR archive", "unrar or bsdtar"),
+    (0, b"xar!", "xar archive", "xar or bsdtar"),
+    (0, b"MSCF\0\0\0\0", "cabinet archive", "cabextract or bsdtar"),
+    (0, b"!<thin>\n", "thin ar archive, which only names files elsewhere,", "a linker"),
+    (0, b"LRZI", "lrzip file", "lrunzip"),
+    (0, b"MSWIM\0\0\0", "WIM image", "wimextract or 7z"),
+    (0, b"sqsh", "big-endian SquashFS image of an old version", "an unsquashfs of its time"),
+    (0, b"\x45\x3d\xcd\x28", "cramfs image", "mount -o loop or 7z"),
+    (0, b"-rom1fs-", "romfs image", "mount -o loop"),
+    (0, b"QFI\xfb", "qcow2 disk image", "qemu-nbd and mount"),
+    (0, b"KDMV", "VMDK disk image", "qemu-nbd and mount"),
+    (1024, b"\xe2\xe1\xf5\xe0", "EROFS image", "mount -o loop or fsck.erofs --extract"),
+    (65_600, b"_BHRfS_M", "Btrfs image", "mount -o loop"),
+    (0, b"XFSB", "XFS image", "mount -o loop"),
+];
 
 /// The format of a file that begins with `head`, [`DETECT_LEN`] bytes of it or all.
 pub fn detect(head: &[u8]) -> Option<Format> {
-    if let Some(format) = StreamFormat::detect(head) {
-        return Some(Format::Compressed(format));
+    if let Some(compression) = Compression::detect(head) {
+        return Some(Format::Compressed(compression));
     }
     if head.starts_with(squashfs::MAGIC) {
         return Some(Format::Squashfs);
@@ -36,5 +65,65 @@ pub fn detect(head: &[u8]) -> Option<Format> {
     if zip::MAGICS.iter().any(|magic| head.starts_with(*magic)) {
         return Some(Format::Zip);
     }
-    tar::is_tar(head).then_some(Format::Tar)
+    if head.starts_with(ar::MAGIC) {
+        return Some(Format::Ar);
+    }
+    if head.starts_with(rpm::MAGIC) {
+        return Some(Format::Rpm);
+    }
+    if is_cpio(head) {
+        return Some(Format::Cpio);
+    }
+    // Files in a tar archive may be images; what begins with zeroes may be a disk.
+    if begins_with_header(head) {
+        return Some(Format::Tar);
+    }
+    if is_ext(head) {
+        return Some(Format::Unsupported("ext2, ext3 or ext4 image", "mount -o loop"));
+    }
+    let named = UNSUPPORTED
+        .iter()
+        .find(|(at, magic, ..)| head.get(*at..).is_some_and(|bytes| bytes.starts_with(magic)));
+    if let Some((_, _, name, reader)) = named {
+        return Some(Format::Unsupported(name, reader));
+    }
+    if is_partitioned(head) {
+        return Some(Format::Unsupported("disk image", "losetup --partscan and mount"));
+    }
+    is_tar(head).then_some(Format::Tar)
+}
+
+/// The magic of ext has two bytes, so the size of its blocks has to be right, too.
+fn is_ext(head: &[u8]) -> bool {
+    head.get(1080..1082) == Some(b"\x53\xef") && matches!(head[1048..1052], [0..=6, 0, 0, 0])
+}
+
+/// A master boot record with a first partition.
+fn is_partitioned(head: &[u8]) -> bool {
+    head.get(510..512) == Some(b"\x55\xaa") && matches!(head[446], 0 | 0x80) && head[450] != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_of_others_are_named() {
+        let at = |offset: usize, magic: &[u8]| {
+            let mut bytes = vec![0; DETECT_LEN];
+            bytes[offset..offset + magic.len()].copy_from_slice(magic);
+            detect(&bytes)
+        };
+        for (offset, magic, name, reader) in UNSUPPORTED {
+            assert_eq!(at(*offset, magic), Some(Format::Unsupported(name, reader)));
+        }
+        let Some(Format::Unsupported(name, _)) = at(1080, b"\x53\xef") else { panic!("ext") };
+        assert!(name.contains("ext4"));
+        let mut disk = [0; 66];
+        (disk[4], disk[64], disk[65]) = (0x83, 0x55, 0xaa);
+        let Some(Format::Unsupported(name, _)) = at(446, &disk) else { panic!("disk") };
+        assert!(name.contains("disk"));
+        assert_eq!(at(0, b""), Some(Format::Tar), "the empty archive");
+        assert_eq!(detect(b"some text"), None);
+    }
 }

@@ -1,58 +1,114 @@
-//! Who is a further name of whom: paths seen so far, by a hash of 16 bytes.
+//! Hard-link detection: the paths met so far, each known by a hash of 16 bytes.
 //!
-//! Archives name the target of a hard link by its path. What is kept of each entry is the hash of
-//! its path and its number: 40 bytes, whatever the length of the path. The hash is one that nobody
-//! can find two equal inputs of.
+//! Archives name the target of a hard link by its path. Each entry costs the hash of its path, a
+//! number and a kind: about 40 bytes, whatever the length of the path. The hash of a path is made
+//! of the hash of its parent and of its last name, so the directories above an entry are looked up
+//! in time linear in its path. Nobody can find two paths with equal hashes.
 
 use std::collections::{HashMap, HashSet};
 
-use shale_format::InodeKind;
-use shale_write::source::LinkId;
+use shale_model::{InodeKind, LinkId};
 
-/// Paths seen so far.
+type Key = [u8; 16];
+
+/// Paths met so far.
 #[derive(Debug, Default)]
 pub(crate) struct Identities {
-    seen: HashMap<[u8; 16], (u64, InodeKind)>,
+    seen: HashMap<Key, (u64, InodeKind)>,
     left_out: HashSet<u64>,
     next: u64,
+    last: LastPath,
+}
+
+/// The path that was hashed last: the next one mostly shares its directories.
+#[derive(Debug, Default)]
+struct LastPath {
+    path: Vec<u8>,
+    /// End and hash of each prefix that ends with a component.
+    prefixes: Vec<(usize, Key)>,
 }
 
 impl Identities {
-    /// Takes note of an entry with an inode of its own, in place of an earlier one of its path.
+    /// Records an entry with an inode of its own. It replaces an earlier one of its path.
     pub(crate) fn add(&mut self, path: &[u8], kind: InodeKind) -> LinkId {
         let number = self.next;
         self.next += 1;
-        self.seen.insert(key(path), (number, kind));
+        let key = self.last.key(path);
+        self.seen.insert(key, (number, kind));
         link_id(number)
     }
 
-    /// Takes note of an entry that is not packed.
+    /// Records an entry that is not packed.
     pub(crate) fn add_left_out(&mut self, path: &[u8], kind: InodeKind) {
         let id = self.add(path, kind);
         self.left_out.insert(id.inode);
     }
 
-    /// Whether an inode is not packed.
+    /// Returns true if an inode is not packed.
     pub(crate) fn is_left_out(&self, id: LinkId) -> bool {
         self.left_out.contains(&id.inode)
     }
 
-    /// Takes note of a further name.
+    /// Records a further name of an inode.
     pub(crate) fn add_name(&mut self, path: &[u8], id: LinkId, kind: InodeKind) {
-        self.seen.insert(key(path), (id.inode, kind));
+        let key = self.last.key(path);
+        self.seen.insert(key, (id.inode, kind));
     }
 
-    /// The inode that a path seen before leads to.
-    pub(crate) fn find(&self, path: &[u8]) -> Option<(LinkId, InodeKind)> {
-        self.seen.get(&key(path)).map(|&(number, kind)| (link_id(number), kind))
+    /// The inode of an earlier path.
+    pub(crate) fn find(&mut self, path: &[u8]) -> Option<(LinkId, InodeKind)> {
+        let key = self.last.key(path);
+        self.seen.get(&key).map(|&(number, kind)| (link_id(number), kind))
     }
 
-    /// The first directory on the way to `path` that is a symbolic link, if any.
-    pub(crate) fn link_above<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
-        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        slashes
-            .map(|(at, _)| &path[..at])
-            .find(|above| self.find(above).is_some_and(|(_, kind)| kind == InodeKind::Symlink))
+    /// Checks that every directory above `path` that the archive has is one.
+    ///
+    /// # Errors
+    /// Names the first path above that is a symbolic link or a file. An extraction would follow
+    /// the link or fail; in an image nothing can lie below either.
+    pub(crate) fn check_above(&mut self, path: &[u8]) -> Result<(), String> {
+        self.last.key(path);
+        let above = self.last.prefixes.split_last().map_or(&[][..], |(_, above)| above);
+        for (end, key) in above {
+            if let Some((_, kind)) = self.seen.get(key)
+                && *kind != InodeKind::Directory
+            {
+                let what = match kind {
+                    InodeKind::Symlink => "a symbolic link",
+                    InodeKind::File => "a file",
+                    _ => "not a directory",
+                };
+                let above = crate::names::shown(&path[..*end]);
+                return Err(format!("it lies below {above}, which is {what} in the archive"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LastPath {
+    /// The hash of a path without empty components.
+    fn key(&mut self, path: &[u8]) -> Key {
+        let shared = self.path.iter().zip(path).take_while(|(a, b)| a == b).count();
+        let is_prefix = |end: usize| end <= shared && matches!(path.get(end), None | Some(b'/'));
+        while self.prefixes.last().is_some_and(|&(end, _)| !is_prefix(end)) {
+            self.prefixes.pop();
+        }
+        self.path.truncate(shared);
+        self.path.extend_from_slice(&path[shared..]);
+        let (mut at, mut key) = match self.prefixes.last() {
+            Some(&(end, key)) => (end + 1, key),
+            None => (0, Key::default()),
+        };
+        while at < path.len() {
+            let rest = &path[at..];
+            let end = at + rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
+            let hash = shale_codec::hash(&[&key, &path[at..end]].concat());
+            key.copy_from_slice(&hash.as_bytes()[..16]);
+            self.prefixes.push((end, key));
+            at = end + 1;
+        }
+        key
     }
 }
 
@@ -60,8 +116,37 @@ fn link_id(number: u64) -> LinkId {
     LinkId { device: 0, inode: number }
 }
 
-fn key(path: &[u8]) -> [u8; 16] {
-    let mut key = [0; 16];
-    key.copy_from_slice(&shale_codec::hash(path).as_bytes()[..16]);
-    key
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_found_whatever_was_asked_before() {
+        let paths = ["a", "a/b", "a/b/c", "ab", "a/bc", "a/b/c/d/e", "a/b/d", "x"];
+        let mut seen = Identities::default();
+        let ids: Vec<LinkId> =
+            paths.iter().map(|path| seen.add(path.as_bytes(), InodeKind::Directory)).collect();
+        for (path, id) in paths.iter().zip(&ids).rev().chain(paths.iter().zip(&ids)) {
+            assert_eq!(seen.find(path.as_bytes()), Some((*id, InodeKind::Directory)), "{path}");
+        }
+        for path in ["", "b", "a/b/c/d", "a/c", "abc"] {
+            assert_eq!(seen.find(path.as_bytes()), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn nothing_lies_below_a_link_or_a_file() {
+        let mut seen = Identities::default();
+        seen.add(b"d", InodeKind::Directory);
+        seen.add(b"d/link", InodeKind::Symlink);
+        seen.add(b"d/file", InodeKind::File);
+        for good in ["d/x", "d/link", "d/link2/x", "e/f/g", "d/file"] {
+            assert_eq!(seen.check_above(good.as_bytes()), Ok(()), "{good}");
+        }
+        for bad in ["d/link/x", "d/link/x/y", "d/file/x"] {
+            assert!(seen.check_above(bad.as_bytes()).is_err(), "{bad}");
+        }
+        seen.add(b"d/file", InodeKind::Directory);
+        assert_eq!(seen.check_above(b"d/file/x"), Ok(()), "it was replaced by a directory");
+    }
 }

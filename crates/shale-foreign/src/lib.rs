@@ -1,37 +1,57 @@
-//! Formats of others, in and out: what people hold their data in already, and want it back in.
+//! Formats of others, in and out.
 //!
-//! Importers are [`shale_write::Source`]s: they yield entries with all metadata that their format
-//! keeps, and contents as they are read. Exporters take entries and contents in order and write
-//! another format. Nothing here knows images of ShaleFS, and nothing is ever unpacked to disk.
+//! Importers are [`shale_model::EntrySource`]s: they yield entries with all metadata that their
+//! format keeps, and contents while they are read. [`open()`] recognises the format of a file.
+//! Exporters take entries and contents in order and write another format. Nothing here knows
+//! images of ShaleFS, and nothing is unpacked to disk.
 //!
-//! What comes from an archive is never trusted: numbers are checked before they size anything,
-//! names are made relative and may not climb, and what cannot be read right is an error that names
-//! the entry and the place, not a guess.
+//! Archives are not trusted. Numbers are checked before they size anything, and paths cannot leave
+//! the tree. What cannot be read right is an error or a problem that names the entry and the place,
+//! never a guess.
 
 // What all share.
-pub mod error; // why an archive cannot be read
 mod names; // paths of archives as paths of a tree
+pub mod error; // why an archive cannot be read
+mod selection; // filter rules
 mod acl; // access control lists as text
-mod identity; // who is a further name of whom
+mod identity; // hard-link detection
+
+// Archives that are read from front to back.
+mod decompress; // decompression with errors in words
+mod lzw; // the compression of compress(1)
+pub mod compression; // compression around an archive
 mod ahead; // a thread that reads ahead
-mod tree; // what importers of whole images share
+pub mod stream; // plain bytes, and contents as parts of them
+
+// Archives that are read at offsets.
+mod tree; // bytes at offsets, cached blocks
+
+// Archives that are written.
 pub mod archive; // what every exporter implements
 mod ordered; // threads whose results come in order
 
 // Formats.
-pub mod detect; // which format it is
-pub mod tar; // tar in all its dialects
-pub mod cpio; // cpio, out
-pub mod squashfs; // SquashFS
-pub mod zip; // zip
-pub mod dwarfs; // DwarFS
+pub mod tar; // tar in all its dialects, in and out
+pub mod cpio; // cpio: all dialects in, newc out
+pub mod zip; // zip, in and out
+pub mod squashfs; // SquashFS, in and out
+pub mod dwarfs; // DwarFS, in
+mod ar; // ar archives and Debian packages, in
+mod rpm; // RPM packages, in
+
+// Any format.
+pub mod detect; // the format of a file
+pub mod open; // a file of any format as a source
 
 pub use archive::{Archive, ArchiveEntry};
-pub use cpio::CpioWriter;
+pub use compression::Compression;
+pub use cpio::{CpioSource, CpioWriter};
 pub use detect::{Format, detect};
 pub use dwarfs::DwarfsSource;
 pub use error::ForeignError;
+pub use open::{OpenOptions, open};
 pub use squashfs::{SquashfsOptions, SquashfsSource, SquashfsWriter};
+pub use stream::Input;
 pub use tar::{TarOptions, TarSource, TarWriter};
 pub use tree::ImageFile;
 pub use zip::{ZipSource, ZipWriter};

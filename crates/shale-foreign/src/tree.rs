@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,15 +36,44 @@ impl ImageFile {
         let end = offset.checked_add(len).filter(|&end| end <= self.len);
         if end.is_none() {
             return Err(format!(
-                "{len} bytes at {offset} lie beyond its end at {}: it was cut or is damaged",
+                "{len} bytes at byte {offset} lie beyond its end at {}: it was cut or is corrupt",
                 self.len
             ));
         }
         let mut bytes = vec![0; len as usize];
-        self.file
-            .read_exact_at(&mut bytes, self.start + offset)
+        self.read_at(offset, &mut bytes)
             .map_err(|error| format!("cannot read at byte {offset}: {error}"))?;
         Ok(bytes)
+    }
+
+    /// Fills `out` with the bytes at `offset`.
+    ///
+    /// # Errors
+    /// Of the system, or [`io::ErrorKind::UnexpectedEof`].
+    pub(crate) fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(out, self.start.saturating_add(offset))
+    }
+}
+
+/// A part of an archive, read from its beginning to its end.
+pub(crate) struct FileRange {
+    file: Arc<ImageFile>,
+    at: u64,
+    end: u64,
+}
+
+impl FileRange {
+    pub(crate) fn new(file: &Arc<ImageFile>, range: Range<u64>) -> Self {
+        Self { file: Arc::clone(file), at: range.start, end: range.end }
+    }
+}
+
+impl Read for FileRange {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let len = (self.end - self.at).min(out.len() as u64);
+        self.file.read_at(self.at, &mut out[..len as usize])?;
+        self.at += len;
+        Ok(len as usize)
     }
 }
 

@@ -1,12 +1,13 @@
-//! What can be wrong with a structure of an image, with what was expected and found.
+//! What can be wrong with a structure of an image.
 //!
-//! Errors here know the structure and the field, not the file or the offset: the reader adds
-//! where it looked.
+//! Errors here name the structure and the field, what was expected and what was found. The reader
+//! adds the file and the offset.
 
 use thiserror::Error;
 
-/// Why bytes are not the structure they should be.
+/// Why bytes are not the structure that they should be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum FormatError {
     /// The structure needs more bytes than there are.
     #[error("{structure} needs {expected} bytes, but only {found} are there")]

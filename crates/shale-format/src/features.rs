@@ -1,17 +1,17 @@
 //! Feature bits: who may read an image.
 //!
-//! *Compatible* bits tell of additions that a reader may ignore. *Incompatible* bits tell of
-//! things without which content or names would be read wrongly: a reader that does not know one
-//! refuses the image.
+//! *Compatible* bits announce additions that a reader may ignore. *Incompatible* bits announce
+//! changes without which content or names would be read wrongly: a reader that does not know one of
+//! them refuses the image.
 
 use crate::FormatError;
 
 /// The two sets of bits in the superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
-    /// May be ignored by readers.
+    /// Bits that readers may ignore.
     pub compat: u64,
-    /// Must be known by readers.
+    /// Bits that readers must know.
     pub incompat: u64,
 }
 
@@ -19,7 +19,10 @@ pub struct Features {
 pub const INCOMPAT_KNOWN: u64 = 0;
 
 impl Features {
-    /// Refuses bits that this version must know and does not.
+    /// Checks that this version knows all incompatible bits.
+    ///
+    /// # Errors
+    /// A bit is unknown.
     pub fn check(self) -> Result<(), FormatError> {
         match self.incompat & !INCOMPAT_KNOWN {
             0 => Ok(()),

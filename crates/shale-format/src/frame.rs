@@ -38,12 +38,13 @@ impl Category {
         Self::Dictionary,
     ];
 
-    /// The category with this name.
+    /// Returns the category with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|category| category.name() == name)
     }
 
-    /// The category with this number; unknown numbers are generic, as nothing depends on it.
+    /// Returns the category with this number. Unknown numbers are generic, as decoding does not
+    /// depend on it.
     pub fn from_id(id: u64) -> Self {
         match id {
             1 => Self::Text,
@@ -56,7 +57,7 @@ impl Category {
         }
     }
 
-    /// The glossary's word for it.
+    /// The name in the glossary.
     pub fn name(self) -> &'static str {
         match self {
             Self::Generic => "generic",
@@ -100,7 +101,7 @@ pub struct FrameRecord {
 }
 
 impl FrameRecord {
-    /// The row for a table builder. `plain_len` is not in it: the next row gives it.
+    /// Returns the row for a table builder. The next row gives `plain_len`.
     pub fn row(&self) -> [Value<'static>; 10] {
         [
             Value::U64(self.plain_start),
@@ -116,7 +117,10 @@ impl FrameRecord {
         ]
     }
 
-    /// A record from the columns of its row and the `plain_start` of the next row.
+    /// Makes a record of the columns of its row and the `plain_start` of the next row.
+    ///
+    /// # Errors
+    /// A value is beyond its limit, or values contradict each other.
     pub fn from_columns(columns: &[u64; 10], next_plain_start: u64) -> Result<Self, FormatError> {
         let field = |field, found, allowed| {
             Err(FormatError::Field { structure: "frame table row", field, found, allowed })
@@ -129,7 +133,7 @@ impl FrameRecord {
             }
         };
         let stored_len = columns[frames::STORED_LEN];
-        // A writer stores a frame plain when its codec does not make it smaller.
+        // A writer stores a frame plain if its codec does not make it smaller.
         if stored_len > plain_len {
             return field("stored length", stored_len, "at most the plain length");
         }

@@ -2,91 +2,30 @@
 //!
 //! What `payload` means depends on the kind; the table of `docs/format.md` has it.
 
-use crate::error::FormatError;
-use crate::schema::inodes;
+use shale_model::kind::MODE_PERMISSION_MASK;
+pub use shale_model::{InodeKind, Timestamp, device_number, device_parts};
 use shale_table::Value;
 
-/// Type bits of `st_mode`.
-pub const MODE_TYPE_MASK: u32 = 0o170000;
-/// Permission bits of `st_mode` with setuid, setgid and sticky.
-pub const MODE_PERMISSION_MASK: u32 = 0o7777;
+use crate::error::FormatError;
+use crate::schema::inodes;
 
-/// The seven kinds of inode of a Linux file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum InodeKind {
-    /// Regular file; payload: content id.
-    File,
-    /// Directory; payload: directory index.
-    Directory,
-    /// Symbolic link; payload: row of the table of symlinks.
-    Symlink,
-    /// Block device; payload: device number.
-    BlockDevice,
-    /// Character device; payload: device number.
-    CharDevice,
-    /// Named pipe; payload: 0.
-    Fifo,
-    /// Socket; payload: 0.
-    Socket,
-}
-
-impl InodeKind {
-    /// The type bits in `st_mode`.
-    pub fn mode_bits(self) -> u32 {
-        match self {
-            Self::Fifo => 0o010000,
-            Self::CharDevice => 0o020000,
-            Self::Directory => 0o040000,
-            Self::BlockDevice => 0o060000,
-            Self::File => 0o100000,
-            Self::Symlink => 0o120000,
-            Self::Socket => 0o140000,
-        }
-    }
-
-    /// The kind of these `st_mode` bits.
-    pub fn from_mode(mode: u32) -> Option<Self> {
-        Some(match mode & MODE_TYPE_MASK {
-            0o010000 => Self::Fifo,
-            0o020000 => Self::CharDevice,
-            0o040000 => Self::Directory,
-            0o060000 => Self::BlockDevice,
-            0o100000 => Self::File,
-            0o120000 => Self::Symlink,
-            0o140000 => Self::Socket,
-            _ => return None,
-        })
-    }
-}
-
-/// A point in time: seconds since 1970-01-01 UTC, possibly negative, and nanoseconds 0..10^9.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Timestamp {
-    /// Whole seconds, rounded down.
-    pub sec: i64,
-    /// Nanoseconds past `sec`.
-    pub nsec: u32,
-}
-
-/// Seconds are stored with the sign bit flipped, so that unsigned order is time order.
+/// Seconds are stored with the sign bit flipped, so that the unsigned order is the order of time.
 const SEC_BIAS: u64 = 1 << 63;
 
-impl Timestamp {
-    fn columns(self) -> [Value<'static>; 2] {
-        [Value::U64(self.sec as u64 ^ SEC_BIAS), Value::U64(u64::from(self.nsec))]
-    }
+fn time_columns(time: Timestamp) -> [Value<'static>; 2] {
+    [Value::U64(time.sec as u64 ^ SEC_BIAS), Value::U64(u64::from(time.nsec))]
+}
 
-    fn from_columns(sec: u64, nsec: u64) -> Result<Self, FormatError> {
-        if nsec >= 1_000_000_000 {
-            return Err(FormatError::Field {
-                structure: "inode table row",
-                field: "nanoseconds",
-                found: nsec,
-                allowed: "below 10^9",
-            });
-        }
-        Ok(Self { sec: (sec ^ SEC_BIAS) as i64, nsec: nsec as u32 })
+fn time_from_columns(sec: u64, nsec: u64) -> Result<Timestamp, FormatError> {
+    if nsec >= 1_000_000_000 {
+        return Err(FormatError::Field {
+            structure: "inode table row",
+            field: "nanoseconds",
+            found: nsec,
+            allowed: "below 10^9",
+        });
     }
+    Ok(Timestamp { sec: (sec ^ SEC_BIAS) as i64, nsec: nsec as u32 })
 }
 
 /// An inode without names and content.
@@ -112,17 +51,17 @@ pub struct InodeRecord {
     pub btime: Timestamp,
     /// 0 for none, else row of `xattr_sets` + 1.
     pub xattr_set: u64,
-    /// Content id, directory index, symlink row or device number, by kind.
+    /// Content ID, directory index, symlink row or device number, by kind.
     pub payload: u64,
 }
 
 impl InodeRecord {
-    /// The row for a table builder.
+    /// Returns the row for a table builder.
     pub fn row(&self) -> [Value<'static>; 14] {
-        let [mtime_sec, mtime_nsec] = self.mtime.columns();
-        let [atime_sec, atime_nsec] = self.atime.columns();
-        let [ctime_sec, ctime_nsec] = self.ctime.columns();
-        let [btime_sec, btime_nsec] = self.btime.columns();
+        let [mtime_sec, mtime_nsec] = time_columns(self.mtime);
+        let [atime_sec, atime_nsec] = time_columns(self.atime);
+        let [ctime_sec, ctime_nsec] = time_columns(self.ctime);
+        let [btime_sec, btime_nsec] = time_columns(self.btime);
         [
             Value::U64(u64::from(self.kind.mode_bits() | self.permissions)),
             Value::U64(u64::from(self.uid)),
@@ -141,7 +80,10 @@ impl InodeRecord {
         ]
     }
 
-    /// A record from the columns of its row.
+    /// Makes a record of the columns of its row.
+    ///
+    /// # Errors
+    /// The mode is not one of Linux, an owner is beyond 32 bits, or nanoseconds are 10^9 or more.
     pub fn from_columns(columns: &[u64; 14]) -> Result<Self, FormatError> {
         let field = |field, found, allowed| FormatError::Field {
             structure: "inode table row",
@@ -156,7 +98,7 @@ impl InodeRecord {
             return Err(field("mode", mode, "a Linux st_mode"));
         };
         let id = |name, value| u32::try_from(value).map_err(|_| field(name, value, "32 bits"));
-        let time = |at: usize| Timestamp::from_columns(columns[at], columns[at + 1]);
+        let time = |at: usize| time_from_columns(columns[at], columns[at + 1]);
         Ok(Self {
             kind,
             permissions: bits & MODE_PERMISSION_MASK,
@@ -171,14 +113,4 @@ impl InodeRecord {
             payload: columns[inodes::PAYLOAD],
         })
     }
-}
-
-/// The stored form of a device number.
-pub fn device_number(major: u32, minor: u32) -> u64 {
-    u64::from(major) << 32 | u64::from(minor)
-}
-
-/// Major and minor of a stored device number.
-pub fn device_parts(payload: u64) -> (u32, u32) {
-    ((payload >> 32) as u32, payload as u32)
 }

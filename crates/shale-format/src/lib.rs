@@ -1,10 +1,25 @@
 //! What a ShaleFS image is: every byte on disk, typed.
 //!
-//! This crate is the only place that knows the layout of an image. It holds the fixed structures
+//! This crate is the only place that knows the layout of an image. It has the fixed structures
 //! (superblock, section header, trailer, root), the schemas of the metadata tables and all limits.
-//! It does no I/O, starts no threads and links no codec: callers hand it bytes and get typed,
-//! validated values back, or the other way round. The normative text is `docs/format.md`; its
-//! tables are compared with the structures here by `cargo xtask tidy`.
+//! It does no I/O, starts no threads and links no codec: callers pass bytes and get typed, checked
+//! values, or pass values and get bytes. The normative text is `docs/format.md`; `cargo xtask tidy`
+//! compares its tables with the structures here.
+//!
+//! ```
+//! use shale_format::Superblock;
+//!
+//! // Not a real sum: callers pass `shale_codec::xxh3_64`.
+//! let sum = |bytes: &[u8]| bytes.iter().fold(1, |sum, &byte| sum * 3 % 1009 + u64::from(byte));
+//! let superblock = Superblock::new([7; 16]);
+//! let bytes = superblock.encode(sum);
+//! assert_eq!(Superblock::decode(&bytes, sum)?, superblock);
+//!
+//! let mut damaged = bytes;
+//! damaged[32] ^= 1;
+//! assert!(Superblock::decode(&damaged, sum).is_err());
+//! # Ok::<(), shale_format::FormatError>(())
+//! ```
 
 /// Errors of decoding a structure.
 pub mod error;
@@ -14,15 +29,15 @@ pub mod limits;
 pub mod features;
 /// The first bytes of an image.
 pub mod superblock;
-/// The self-describing header before every section.
+/// The header of every section.
 pub mod section;
 /// The last section: where the newest root is.
 pub mod trailer;
-/// The Merkle tree over all of it, and the identity made of that.
+/// The Merkle tree over the image, and its identity.
 pub mod merkle;
 /// Signatures over the identity.
 pub mod signature;
-/// Parity: where bodies and hashes lie in a parity section.
+/// Parity: where its bodies and hashes lie.
 pub mod parity;
 /// The root: tables, bounds and snapshots.
 pub mod root;
@@ -36,7 +51,7 @@ pub mod inode;
 pub use error::FormatError;
 pub use features::Features;
 pub use frame::{Category, FrameRecord};
-pub use inode::{InodeKind, InodeRecord, Timestamp};
+pub use inode::InodeRecord;
 pub use merkle::{Identity, MerkleHead};
 pub use parity::ParityHead;
 pub use root::{ReadBounds, Root, Snapshot};
@@ -45,12 +60,14 @@ pub use signature::Signature;
 pub use superblock::Superblock;
 pub use trailer::Trailer;
 
-/// Format version written by this crate: major changes are unreadable by older readers.
+pub use shale_model::{InodeKind, Timestamp};
+
+/// Major version of the format. Older readers refuse a newer one.
 pub const VERSION_MAJOR: u16 = 0;
-/// Minor version: additions an older reader of the same major version may ignore.
+/// Minor version of the format.
 pub const VERSION_MINOR: u16 = 3;
 
-/// XXH3-64 of `bytes`, supplied by callers so that this crate links no digest.
+/// XXH3-64 of bytes, passed by callers so that this crate links no digest.
 ///
-/// Structures that carry their own checksum take one of these, always `shale_codec::xxh3_64`.
+/// Structures with a checksum of their own take one of these: always `shale_codec::xxh3_64`.
 pub type Checksum = fn(&[u8]) -> u64;

@@ -1,6 +1,7 @@
 //! Every limit of the format, with its reason.
 //!
-//! A reader refuses what is beyond a limit before it allocates; a writer refuses to produce it.
+//! A reader refuses values beyond a limit before it allocates for them. A writer does not produce
+//! them.
 
 /// Plain bytes of one frame. One frame is decoded whole, so this bounds a reader's allocation.
 pub const FRAME_PLAIN_LEN_MAX: u64 = 64 << 20;
@@ -26,6 +27,10 @@ pub const PAGE_PLAIN_LEN_MAX: u32 = 4 << 20;
 pub const PAGE_STORED_LEN_MAX: u32 = PAGE_PLAIN_LEN_MAX;
 /// Bytes of a name: Linux NAME_MAX.
 pub const NAME_LEN_MAX: usize = 255;
+/// Bytes of a path below the root, components and slashes: four times Linux PATH_MAX. Trees beyond
+/// PATH_MAX can only be reached directory by directory. A directory costs a builder the bytes of
+/// its path, so this bounds what one deep chain of directories costs.
+pub const PATH_LEN_MAX: usize = 16_384;
 /// Bytes of a symlink's target: Linux PATH_MAX without the final zero.
 pub const LINK_TARGET_LEN_MAX: usize = 4095;
 /// Bytes of an xattr's name: Linux XATTR_NAME_MAX.
@@ -38,8 +43,8 @@ pub const XATTR_COUNT_MAX: u64 = 65_536;
 pub const FILE_LEN_MAX: u64 = i64::MAX as u64;
 /// End of content space and of stream space: the values above mark holes and zero runs.
 pub const SPACE_LEN_MAX: u64 = u64::MAX - 16;
-/// Leaves of one parity group, and bodies of parity for it: what is read to restore one leaf. With
-/// parity of up to a fifteenth, data and parity fit a transform of 2^14.
+/// Leaves of one parity group, and bodies of parity for it: this much is read to restore one leaf.
+/// With parity of up to a fifteenth, data and parity fit a transform of 2^14.
 pub const PARITY_GROUP_LEAVES_MAX: u64 = 15_360;
 /// Chunks of the table of hashes before it is coded; its code has three times as many.
 pub const PARITY_TABLE_CHUNKS_MAX: u64 = 8_192;

@@ -1,9 +1,8 @@
-//! The Merkle tree over the leaves of an image, and the identity that is made of it.
+//! The Merkle tree over the leaves of an image, and the identity that follows from it.
 //!
 //! The payload of a merkle section is one `MerkleHeadRaw` and the hashes of the tree, level by
-//! level from the leaves up. This file knows where which hash lies and computes none: digests are
-//! the callers'. It promises that a decoded head describes a tree that fits its payload, so that
-//! no hash is looked for outside.
+//! level from the leaves up. This file knows where each hash lies; callers compute hashes. A
+//! decoded head always describes a tree that fits its payload, so no hash is looked for outside.
 
 use crate::error::FormatError;
 use crate::limits::SECTION_STORED_LEN_MAX;
@@ -54,7 +53,7 @@ pub struct MerkleHead {
 }
 
 impl MerkleHead {
-    /// The 64 bytes on disk; the identity of the image is a hash of them.
+    /// Returns the 64 bytes on disk. The identity of the image is a hash of them.
     pub fn encode(&self) -> [u8; MERKLE_HEAD_LEN] {
         let raw = MerkleHeadRaw {
             covered_len: U64::new(self.covered_len),
@@ -71,6 +70,9 @@ impl MerkleHead {
 
     /// Reads the head at the start of a payload of `payload_len` bytes whose section header is at
     /// `section_offset`.
+    ///
+    /// # Errors
+    /// There are too few bytes, or a tree of this head would not fit section and image.
     pub fn decode(
         bytes: &[u8],
         section_offset: u64,
@@ -112,13 +114,13 @@ impl MerkleHead {
         Ok(head)
     }
 
-    /// The levels of the tree.
+    /// Returns the levels of the tree.
     pub fn shape(&self) -> MerkleShape {
         MerkleShape::new(self.covered_len)
     }
 }
 
-/// How many hashes each level of a tree has and where they lie.
+/// How many hashes each level of a tree has, and where they lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MerkleShape {
     /// Hashes of each level, leaves first; the last level has one.
@@ -126,7 +128,7 @@ pub struct MerkleShape {
 }
 
 impl MerkleShape {
-    /// The tree over `covered_len` bytes, at least one.
+    /// Computes the shape of the tree over `covered_len` bytes, at least one.
     pub fn new(covered_len: u64) -> Self {
         let mut counts = vec![covered_len.div_ceil(LEAF_LEN).max(1)];
         while let Some(&last) = counts.last()
@@ -137,24 +139,24 @@ impl MerkleShape {
         Self { counts }
     }
 
-    /// Leaves.
+    /// The number of leaves.
     pub fn leaf_count(&self) -> u64 {
         self.counts[0]
     }
 
-    /// Levels of hashes, the leaves' included; at most 8.
+    /// The number of levels, that of the leaves included; at most 8.
     pub fn level_count(&self) -> usize {
         self.counts.len()
     }
 
-    /// Hashes of a level, leaves being level 0; 0 for a level that is not there.
+    /// The number of hashes of a level; the leaves are level 0. 0 for a level that does not exist.
     pub fn hash_count(&self, level: usize) -> u64 {
         self.counts.get(level).copied().unwrap_or(0)
     }
 
-    /// Where in the payload the node lies that holds hash `index` of `level`: its offset, its
-    /// length in bytes, and the number of the node in its level, which is the index of its own
-    /// hash one level up.
+    /// Finds the node that holds hash `index` of `level`. Returns its offset in the payload, its
+    /// length in bytes, and its number in the level, which is the index of its own hash one level
+    /// up.
     pub fn node_of(&self, level: usize, index: u64) -> (u64, usize, u64) {
         let node = index / FAN_OUT;
         let first = node * FAN_OUT;
@@ -164,19 +166,19 @@ impl MerkleShape {
         (offset, count as usize * HASH_LEN, node)
     }
 
-    /// Bytes of the payload: head and all hashes.
+    /// The length of the payload: head and all hashes.
     pub fn payload_len(&self) -> u64 {
         MERKLE_HEAD_LEN as u64 + self.counts.iter().sum::<u64>() * HASH_LEN as u64
     }
 }
 
-/// What an image is, whatever file it lies in: a BLAKE3 hash of its merkle head. Two images of one
-/// identity give the same answers to every question.
+/// Identity of an image: a BLAKE3 hash of its Merkle head. Two images with the same identity give
+/// the same answers to every question. (The image ID in the superblock is something else.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Identity(pub [u8; HASH_LEN]);
 
-/// Context of the key derivation that makes an identity of a head.
-pub const IDENTITY_CONTEXT: &str = "ShaleFS image identity 1";
+/// Context of the key derivation that makes the identity from a head.
+pub const IDENTITY_CONTEXT: &str = "ShaleFS image IDentity 1";
 
 impl std::fmt::Display for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -194,7 +196,7 @@ impl std::str::FromStr for Identity {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no identity: 64 hexadecimal digits are expected");
+        let wrong = || format!("`{text}` is not an identity: 64 hexadecimal digits are expected");
         let digits = text.as_bytes();
         if digits.len() != 2 * HASH_LEN {
             return Err(wrong());

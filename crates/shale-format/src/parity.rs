@@ -1,10 +1,10 @@
 //! A parity section: how the leaves before it are grouped, and where bodies and hashes lie.
 //!
 //! The payload is three zones with the bodies of parity between them. Each zone repeats the head
-//! and has a third of the coded table of hashes, of which any third gives all; so the end of the
-//! file, its beginning or any burst may be lost, and what protects is still found and read. The
-//! head also holds what the trailer says, so that a cut-off end is written again. This file knows
-//! places and counts, all checked, and computes no hash and no parity.
+//! and has a third of the coded table of hashes, of which any third gives all. So the beginning or
+//! the end of the file or any burst may be lost, and the parity is still found and read. The head
+//! also repeats the trailer, so that a lost end can be written again. This file knows offsets and
+//! counts, and checks them; it computes no hashes and no parity.
 
 use crate::Checksum;
 use crate::error::FormatError;
@@ -23,11 +23,11 @@ pub const PARITY_MAGIC: [u8; 8] = *b"\x8bPARTY\r\n";
 pub const PARITY_HEAD_LEN: usize = 136;
 /// Copies of the head, and parts of the coded table.
 pub const ZONE_COUNT: u64 = 3;
-/// Bytes of a chunk of the table before its share of the coded table: sum, number, reserved.
+/// Bytes of a chunk before its share of the coded table: sum and number.
 pub const CHUNK_HEAD_LEN: u64 = 16;
 /// Smallest length of a chunk.
 pub const CHUNK_LEN_MIN: u64 = 1024;
-/// Sets of groups: all leaves, and once more those that hold metadata.
+/// Sets of groups: all leaves, and those that hold metadata once more.
 pub const SET_COUNT: usize = 2;
 
 /// On-disk layout of a head.
@@ -40,7 +40,7 @@ pub struct ParityHeadRaw {
     pub offset: U64,
     /// Offset of the section header; everything before is protected.
     pub section_offset: U64,
-    /// The image id.
+    /// The image ID.
     pub image_id: [u8; 16],
     /// `LEAF_LEN`.
     pub leaf_len: U32,
@@ -102,12 +102,12 @@ impl ParitySet {
     }
 }
 
-/// A validated head: the same in all three places but for its own offset.
+/// A validated head. It is the same in all three zones except for its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParityHead {
     /// Offset of the section header; everything before is protected.
     pub section_offset: u64,
-    /// The image id.
+    /// The image ID.
     pub image_id: [u8; 16],
     /// Bytes of a chunk of the coded table.
     pub chunk_len: u64,
@@ -140,29 +140,30 @@ pub struct ParityLayout {
     pub chunk_count: u64,
     /// The zones.
     pub zones: [u64; ZONE_COUNT as usize],
-    /// The first body, and the first one behind the middle zone.
+    /// The first body, and the first one after the middle zone.
     pub bodies: [u64; 2],
     /// End of the payload: the trailer's section header.
     pub end: u64,
 }
 
 impl ParityLayout {
-    /// Offset of body `index`, counted through all sets.
+    /// Returns the offset of body `index`, counted through all sets.
     pub fn body_offset(&self, index: u64) -> u64 {
         match index.checked_sub(self.bodies_first) {
             None => self.bodies[0] + index * LEAF_LEN,
-            Some(behind) => self.bodies[1] + behind * LEAF_LEN,
+            Some(after) => self.bodies[1] + after * LEAF_LEN,
         }
     }
 }
 
 impl ParityHead {
-    /// Groups of about equal size for `leaf_count` leaves, the last `metadata_leaves` of which hold
-    /// metadata, with `parts_per_million` of parity for all and twice that for metadata on top.
+    /// Computes groups of about equal size for `leaf_count` leaves, of which the last
+    /// `metadata_leaves` hold metadata. Parity is `parts_per_million` of all leaves, and twice that
+    /// of the metadata in addition.
     ///
-    /// There are two bodies more than the share asked for, and never fewer than 18 for as many
-    /// leaves, so that the first or last MiB of a small image is a burst like any other. A group
-    /// has at most `group_leaves_max` leaves, and never more than [`PARITY_GROUP_LEAVES_MAX`].
+    /// There are two bodies more than this share, and at least 18 (or as many as leaves), so that
+    /// losing the first or last MiB of a small image is a burst like any other. A group has at most
+    /// `group_leaves_max` leaves, and never more than [`PARITY_GROUP_LEAVES_MAX`].
     pub fn sets_for(
         leaf_count: u64,
         metadata_leaves: u64,
@@ -197,7 +198,7 @@ impl ParityHead {
         [all, metadata]
     }
 
-    /// The smallest chunk length whose table has few enough chunks.
+    /// Returns the smallest chunk length whose table has few enough chunks.
     pub fn chunk_len_for(leaf_count: u64, sets: &[ParitySet; SET_COUNT]) -> u64 {
         let bodies: u64 = sets.iter().map(ParitySet::body_count).sum();
         let table_len = (leaf_count + bodies) * HASH_LEN as u64;
@@ -208,7 +209,10 @@ impl ParityHead {
         chunk_len
     }
 
-    /// Where everything lies, if that is within the limits.
+    /// Computes where everything lies.
+    ///
+    /// # Errors
+    /// A value is beyond its limit, or values contradict each other.
     pub fn layout(&self) -> Result<ParityLayout, FormatError> {
         let field = |field, found, allowed| {
             Err(FormatError::Field { structure: STRUCTURE, field, found, allowed })
@@ -256,11 +260,11 @@ impl ParityHead {
         // No sum can overflow: offsets are below 2^62, zones and bodies below 2^45.
         let zone_len = PARITY_HEAD_LEN as u64 + chunk_count * self.chunk_len;
         let bodies_first = body_count.div_ceil(2);
-        let behind = |at: u64| at.next_multiple_of(self.body_align);
+        let aligned = |at: u64| at.next_multiple_of(self.body_align);
         let first = self.section_offset + SECTION_HEADER_LEN as u64;
-        let bodies_a = behind(first + zone_len);
+        let bodies_a = aligned(first + zone_len);
         let middle = bodies_a + bodies_first * LEAF_LEN;
-        let bodies_b = behind(middle + zone_len);
+        let bodies_b = aligned(middle + zone_len);
         let last = bodies_b + (body_count - bodies_first) * LEAF_LEN;
         let end = last + zone_len;
         if end - first > SECTION_STORED_LEN_MAX {
@@ -277,7 +281,7 @@ impl ParityHead {
         })
     }
 
-    /// The trailer that follows the section.
+    /// Returns the trailer that follows the section.
     pub fn trailer(&self, layout: &ParityLayout) -> Trailer {
         Trailer {
             root_offset: self.root_offset,
@@ -290,7 +294,7 @@ impl ParityHead {
         }
     }
 
-    /// The bytes of the copy at `offset`.
+    /// Returns the bytes of the copy at `offset`.
     pub fn encode(&self, offset: u64, checksum: Checksum) -> [u8; PARITY_HEAD_LEN] {
         let set = |set: &ParitySet| ParitySetRaw {
             first_leaf: U64::new(set.first_leaf),
@@ -321,9 +325,12 @@ impl ParityHead {
         out
     }
 
-    /// Reads and checks a head, and says at which offset of its image it claims to be: the caller
-    /// knows where it is and so where the image begins. A head that is not in one of its three
-    /// places is refused.
+    /// Reads and checks a head. Also returns the offset in the image at which it claims to be: the
+    /// caller knows where it found the head, and so where the image begins.
+    ///
+    /// # Errors
+    /// The bytes are not a head, a value is beyond its limit, or the offset is not that of one of
+    /// the three zones.
     pub fn decode(
         bytes: &[u8],
         checksum: Checksum,
@@ -381,7 +388,7 @@ impl ParityHead {
 
 const STRUCTURE: &str = "parity head";
 /// Bodies that any image gets, or as many as it has leaves.
-const PARITY_COUNT_MIN: u64 = 18;
+pub const PARITY_COUNT_MIN: u64 = 18;
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,8 @@
 //! The root: bounds, shared tables and the snapshots with theirs.
 //!
-//! The payload of a root section is one `RootRaw`, then per snapshot one `SnapshotRaw` followed
-//! by its name. `decode` checks every length against the limits and refuses trailing bytes; table
-//! roots are only checked for form here, pages are checked when they are read.
+//! The payload of a root section is one `RootRaw`, then a `SnapshotRaw` and a name for each
+//! snapshot. `decode` checks every length against the limits and refuses trailing bytes. It checks
+//! only the form of table roots; pages are checked when they are read.
 
 use crate::error::FormatError;
 use crate::limits::{
@@ -146,7 +146,7 @@ pub struct Root {
     pub frames: TableRoot,
     /// Table `references`.
     pub references: TableRoot,
-    /// At least one, newest last.
+    /// At least one, the newest last.
     pub snapshots: Vec<Snapshot>,
 }
 
@@ -174,8 +174,10 @@ pub struct Snapshot {
 }
 
 impl Root {
-    /// The payload of a root section. Fails where a name or the number of snapshots is over its
-    /// limit.
+    /// Returns the payload of a root section.
+    ///
+    /// # Errors
+    /// A name or the number of snapshots is beyond its limit.
     pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
         let snapshot_count = self.snapshots.len() as u64;
         if snapshot_count == 0 || snapshot_count > u64::from(SNAPSHOT_COUNT_MAX) {
@@ -217,7 +219,12 @@ impl Root {
         Ok(out)
     }
 
-    /// Reads and checks the payload of a root section. Allocates one record a snapshot found.
+    /// Reads and checks the payload of a root section. Allocates one record for each snapshot
+    /// found.
+    ///
+    /// # Errors
+    /// The payload is too short or too long, a reserved byte is not zero, or a value is beyond its
+    /// limit.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let (raw, mut rest) = RootRaw::read_from_prefix(bytes)
             .map_err(|_| short(size_of::<RootRaw>(), bytes.len()))?;
@@ -319,7 +326,10 @@ fn decode_page_ref(raw: &PageRefRaw) -> Result<PageRef, FormatError> {
     Ok(page)
 }
 
-/// Checks the form of a page reference, wherever it was read: lengths, codec, offset.
+/// Checks the form of a page reference of a root or an index page: lengths, codec, offset.
+///
+/// # Errors
+/// A value is beyond its limit.
 pub fn check_page_ref(page: &PageRef) -> Result<(), FormatError> {
     if page.codec > 2 {
         return Err(field("page codec", u64::from(page.codec), "0, 1 or 2"));

@@ -1,8 +1,7 @@
 //! Schemas of the metadata tables: names and kinds of their columns, in order on disk.
 //!
 //! Column indexes are constants beside each schema, so that readers and writers share them. A
-//! table whose name ends a sentence "one sentinel row" has a last row that only ends the ranges
-//! of the row before it.
+//! *sentinel row* is a last row that only ends the range of the row before it.
 
 use shale_table::{ColumnKind, ColumnSpec, Schema};
 
@@ -76,7 +75,7 @@ schema!(
     xattr_items, "xattr_items", [NAME = 0: Bytes, VALUE = 1: Bytes]
 );
 
-/// `extents.STREAM` of a hole: reads as zeroes, reported by SEEK_HOLE.
+/// `extents.STREAM` of a hole, which reads as zeroes and is reported by SEEK_HOLE.
 pub const STREAM_HOLE: u64 = u64::MAX;
 /// `extents.STREAM` of a zero run: data that is all zero.
 pub const STREAM_ZERO: u64 = u64::MAX - 1;

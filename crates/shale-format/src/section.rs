@@ -1,9 +1,9 @@
 //! The header before every section: type, lengths, checksums and where it belongs.
 //!
-//! Sections can be walked from the superblock without trailer or root: each header tells the
+//! Sections can be walked from the superblock without trailer or root, as each header has the
 //! length of its payload. A header repeats the tag of its image and its own offset, so a section
-//! that was moved, swapped or taken from another image (also one that lies stored inside a file
-//! of this image) is not mistaken for one of this image.
+//! that was moved, swapped or taken from another image (such as one that is a file of this image)
+//! is not mistaken for one of this image.
 
 use crate::Checksum;
 use crate::error::FormatError;
@@ -34,7 +34,7 @@ pub struct SectionHeaderRaw {
     pub stored_len: U64,
     /// Bytes of the payload once decoded.
     pub plain_len: U64,
-    /// First 8 bytes of the image id.
+    /// The image tag: first 8 bytes of the image ID.
     pub image_tag: U64,
     /// XXH3-64 of the stored payload.
     pub payload_sum: U64,
@@ -47,6 +47,7 @@ const _: () = assert!(size_of::<SectionHeaderRaw>() == SECTION_HEADER_LEN);
 /// What a section holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u16)]
+#[non_exhaustive]
 pub enum SectionType {
     /// Stored frames, back to back.
     Frames = 1,
@@ -54,7 +55,7 @@ pub enum SectionType {
     Pages = 2,
     /// A root.
     Root = 3,
-    /// How the image was made: text, one record a line.
+    /// History of the image: text, one record a line.
     History = 4,
     /// A signature over the identity of the image.
     Signature = 5,
@@ -67,7 +68,7 @@ pub enum SectionType {
 }
 
 impl SectionType {
-    /// The type with this number, if this version knows it.
+    /// Returns the type with this number, if this version knows it.
     pub fn from_id(id: u16) -> Option<Self> {
         Some(match id {
             1 => Self::Frames,
@@ -82,7 +83,7 @@ impl SectionType {
         })
     }
 
-    /// The glossary's word for it.
+    /// The name in the glossary.
     pub fn name(self) -> &'static str {
         match self {
             Self::Frames => "frames",
@@ -97,8 +98,7 @@ impl SectionType {
     }
 }
 
-/// A validated section header. `section_type` stays a number: unknown types are skipped, not
-/// refused, as an older reader must be able to walk past them.
+/// A validated section header. `section_type` stays a number, as readers skip unknown types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SectionHeader {
     /// What the payload is; compare with `SectionType as u16`.
@@ -111,7 +111,7 @@ pub struct SectionHeader {
     pub stored_len: u64,
     /// Bytes of the payload once decoded.
     pub plain_len: u64,
-    /// First 8 bytes of the image id.
+    /// The image tag: first 8 bytes of the image ID.
     pub image_tag: u64,
     /// XXH3-64 of the stored payload.
     pub payload_sum: u64,
@@ -128,7 +128,7 @@ impl SectionHeader {
         self.payload_offset() + self.stored_len
     }
 
-    /// The 64 bytes on disk.
+    /// Returns the 64 bytes on disk.
     pub fn encode(&self, checksum: Checksum) -> [u8; SECTION_HEADER_LEN] {
         let mut raw = SectionHeaderRaw {
             magic: SECTION_MAGIC,
@@ -148,8 +148,12 @@ impl SectionHeader {
         out
     }
 
-    /// Reads and checks the header at the start of `bytes`, expected at `offset` in the image
-    /// whose tag is `image_tag`.
+    /// Reads and checks the header at the start of `bytes`, which were read from `offset` of the
+    /// image with the tag `image_tag`.
+    ///
+    /// # Errors
+    /// The bytes are not a header, or not one of this image and offset, or a value is beyond its
+    /// limit.
     pub fn decode(
         bytes: &[u8],
         offset: u64,

@@ -1,7 +1,7 @@
 //! The payload of a signature section: who signed which identity.
 //!
-//! Knows the layout only: whether a signature is right is told by `shale_codec`, and whom to trust
-//! by the user.
+//! Only the layout is known here. `shale_codec` verifies signatures, and the user decides whom to
+//! trust.
 
 use crate::error::FormatError;
 use crate::merkle::Identity;
@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const SIGNATURE_LEN: usize = 136;
 /// `SignatureRaw::algorithm`: Ed25519 (RFC 8032).
 pub const ALGORITHM_ED25519: u16 = 1;
-/// What is signed is these bytes and the identity.
+/// The signed message is these bytes and the identity.
 pub const SIGNATURE_CONTEXT: &[u8; 20] = b"ShaleFS signature 1\n";
 
 /// On-disk layout of a signature.
@@ -45,7 +45,8 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The bytes that are signed: they say what for, so that a signature serves for nothing else.
+    /// Returns the bytes that are signed. They name their purpose, so that the signature is not
+    /// valid for anything else.
     pub fn message(identity: &Identity) -> [u8; 52] {
         let mut message = [0; 52];
         message[..20].copy_from_slice(SIGNATURE_CONTEXT);
@@ -53,7 +54,7 @@ impl Signature {
         message
     }
 
-    /// The payload on disk.
+    /// Returns the payload on disk.
     pub fn encode(&self) -> [u8; SIGNATURE_LEN] {
         let raw = SignatureRaw {
             algorithm: U16::new(ALGORITHM_ED25519),
@@ -67,7 +68,10 @@ impl Signature {
         out
     }
 
-    /// Reads a payload; none if it is of an algorithm that this version does not know.
+    /// Reads a payload. Returns `None` for an algorithm that this version does not know.
+    ///
+    /// # Errors
+    /// The payload has another length, or a reserved byte is not zero.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, FormatError> {
         const STRUCTURE: &str = "signature";
         let raw = SignatureRaw::read_from_bytes(bytes).map_err(|_| FormatError::Short {

@@ -1,9 +1,9 @@
 //! The superblock: the first 64 bytes of an image.
 //!
-//! It is written first and never changed, also by append and when the output is a pipe, so it
-//! holds only what is known before anything else: magic, version, features, identity.
-//! `decode` checks magic, version, checksum and features, in that order, so that an image from a
-//! newer version is called that and not damaged.
+//! It is written first and never changed, not even by append or to a pipe. So it holds only what is
+//! known before anything else: magic, version, features, image ID. `decode` checks magic, checksum,
+//! version, reserved bytes and features, in this order, so that damage is called damage and an
+//! image of a newer version is called that.
 
 use crate::error::FormatError;
 use crate::features::Features;
@@ -25,7 +25,7 @@ pub struct SuperblockRaw {
     pub magic: [u8; 8],
     /// Major version: a reader refuses a larger one.
     pub version_major: U16,
-    /// Minor version: informative.
+    /// Minor version.
     pub version_minor: U16,
     /// Reserved, must be zero.
     pub reserved_a: [u8; 4],
@@ -33,7 +33,7 @@ pub struct SuperblockRaw {
     pub compat: U64,
     /// Incompatible feature bits.
     pub incompat: U64,
-    /// Identity chosen by the writer; its first 8 bytes are the tag in every section header.
+    /// Image ID, chosen by the writer; its first 8 bytes are the tag in every section header.
     pub image_id: [u8; 16],
     /// Unused, ignored by readers.
     pub unused: [u8; 8],
@@ -52,12 +52,12 @@ pub struct Superblock {
     pub version_minor: u16,
     /// Feature bits.
     pub features: Features,
-    /// Identity of the image, shared by all its sections.
+    /// Image ID, the same in the whole image.
     pub image_id: [u8; 16],
 }
 
 impl Superblock {
-    /// The superblock of an image written by this version.
+    /// Returns the superblock of an image of this version.
     pub fn new(image_id: [u8; 16]) -> Self {
         Self {
             version_major: VERSION_MAJOR,
@@ -67,14 +67,14 @@ impl Superblock {
         }
     }
 
-    /// The tag that every section header of this image repeats.
+    /// Returns the image tag, which every section header repeats.
     pub fn image_tag(&self) -> u64 {
         let mut tag = [0; 8];
         tag.copy_from_slice(&self.image_id[..8]);
         u64::from_le_bytes(tag)
     }
 
-    /// The 64 bytes on disk.
+    /// Returns the 64 bytes on disk.
     pub fn encode(&self, checksum: Checksum) -> [u8; SUPERBLOCK_LEN] {
         let mut raw = SuperblockRaw {
             magic: SUPERBLOCK_MAGIC,
@@ -94,6 +94,10 @@ impl Superblock {
     }
 
     /// Reads and checks a superblock at the start of `bytes`.
+    ///
+    /// # Errors
+    /// The bytes are not a superblock, are damaged, or are of a version or have features that this
+    /// crate does not know.
     pub fn decode(bytes: &[u8], checksum: Checksum) -> Result<Self, FormatError> {
         const STRUCTURE: &str = "superblock";
         let (raw, _) = SuperblockRaw::read_from_prefix(bytes).map_err(|_| FormatError::Short {

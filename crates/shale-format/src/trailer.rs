@@ -1,8 +1,8 @@
 //! The trailer: the payload of the last section, 64 bytes that say where the newest root is.
 //!
 //! An image ends with a trailer section, so a reader finds it `TRAILER_SECTION_LEN` bytes before
-//! the end. Append writes new sections and a new trailer behind the old one; the old one stays
-//! where it is and is found again by walking the sections if the new one is incomplete.
+//! the end. Append writes new sections and a new trailer after the old one. The old one stays, and
+//! is found by walking the sections if the new one is incomplete.
 
 use crate::error::FormatError;
 use crate::limits::SPACE_LEN_MAX;
@@ -14,6 +14,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const TRAILER_LEN: usize = 64;
 /// Size of a whole trailer section: header and payload.
 pub const TRAILER_SECTION_LEN: usize = SECTION_HEADER_LEN + TRAILER_LEN;
+/// Writers can pad an image with zeroes to a multiple of this. It is a multiple of the sector
+/// length of every block device: a loop device cuts a file at its last whole sector.
+pub const PADDED_TO: u64 = 4096;
 
 /// On-disk layout of the trailer. Its checksum is the `payload_sum` of its section header.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
@@ -29,7 +32,7 @@ pub struct TrailerRaw {
     pub previous_trailer_offset: U64,
     /// Number of sections before this one.
     pub section_count: U64,
-    /// The image id again, so that an image is known by its end alone.
+    /// The image ID again, so that the end of an image IDentifies it.
     pub image_id: [u8; 16],
     /// Offset of the section header of the Merkle tree; 0 if there is none, as before version 0.2.
     pub merkle_offset: U64,
@@ -50,14 +53,14 @@ pub struct Trailer {
     pub previous_trailer_offset: u64,
     /// Number of sections before this one.
     pub section_count: u64,
-    /// The image id again.
+    /// The image ID again.
     pub image_id: [u8; 16],
     /// Offset of the section header of the Merkle tree; 0 if there is none.
     pub merkle_offset: u64,
 }
 
 impl Trailer {
-    /// The 64 payload bytes on disk.
+    /// Returns the 64 payload bytes on disk.
     pub fn encode(&self) -> [u8; TRAILER_LEN] {
         let raw = TrailerRaw {
             root_offset: U64::new(self.root_offset),
@@ -73,7 +76,10 @@ impl Trailer {
         out
     }
 
-    /// Reads a trailer payload whose section header was found (and checked) at `section_offset`.
+    /// Reads a trailer payload whose section header was found and checked at `section_offset`.
+    ///
+    /// # Errors
+    /// The payload has another length, or an offset or length does not fit before the trailer.
     pub fn decode(bytes: &[u8], section_offset: u64) -> Result<Self, FormatError> {
         const STRUCTURE: &str = "trailer";
         let raw = TrailerRaw::read_from_bytes(bytes).map_err(|_| FormatError::Short {

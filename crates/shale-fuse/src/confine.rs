@@ -1,33 +1,34 @@
-//! What a driver gives up before it reads the first byte of an image.
+//! Drops the privileges that a driver does not need, before it reads the first byte of an image.
 //!
-//! An image may be made to harm, and a driver may run as root for weeks. What it needs of root is
-//! to mount, to unmount, and to reach files whoever owns them; every other capability is dropped
-//! for good, and nothing that it starts can gain any. What cannot be given up is said, never fatal.
+//! An image may be hostile, and a driver may run as root for weeks. It needs root to mount, to
+//! unmount, and to read files whatever their owner. Every other capability is dropped for good, and
+//! no program that the driver starts can gain one. A privilege that cannot be dropped is reported
+//! and is not an error.
 //!
-//! Landlock would take away files as well, but forbids whoever is under it to unmount, which a
-//! driver owes; so it is not used.
+//! Landlock would restrict file access as well, but a process under Landlock cannot unmount, which
+//! a driver has to do; so it is not used.
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// What mounting, unmounting, and files of others need.
+/// The capabilities for mounting, unmounting and reading files of other users.
 const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH);
 
-/// Gives up what a driver does not need, for this thread and all that are made by it later: called
-/// before there are any others. Says what was done and what not, one line each.
+/// Drops what a driver does not need, for this thread and all threads that it starts later; call it
+/// before there are other threads. Returns one line for each thing that was dropped or kept.
 pub fn confine() -> Vec<String> {
     if !rustix::process::geteuid().is_root() {
         return vec![
-            "privileges: those of the user; programs it starts may gain more, as fusermount3 must \
-             to unmount"
+            "privileges: those of the user; started programs may gain more, as fusermount3 has to \
+             for unmounting"
                 .to_owned(),
         ];
     }
     let mut lines = Vec::new();
     lines.push(match rustix::thread::set_no_new_privs(true) {
-        Ok(()) => "privileges: nothing it starts can gain any".to_owned(),
-        Err(error) => format!("privileges: programs it starts may gain more: {error}"),
+        Ok(()) => "privileges: started programs cannot gain any".to_owned(),
+        Err(error) => format!("privileges: started programs may gain more: {error}"),
     });
     lines.push(match drop_capabilities() {
         Ok(kept) => format!("capabilities: {}", names(kept)),
@@ -38,8 +39,8 @@ pub fn confine() -> Vec<String> {
 
 fn drop_capabilities() -> rustix::io::Result<CapabilitySet> {
     let now = rustix::thread::capabilities(None)?;
-    // The bounding set is what an executed program of root gets; it goes first, as that needs a
-    // capability. A kernel does not know all that have a name here.
+    // The bounding set limits what programs that root executes can get. It is reduced first, since
+    // reducing it needs a capability. A kernel may not know every capability that has a name here.
     for (_, capability) in CapabilitySet::all().difference(NEEDED).iter_names() {
         let _ = rustix::thread::remove_capability_from_bounding_set(capability);
     }

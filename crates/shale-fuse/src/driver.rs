@@ -1,9 +1,9 @@
-//! Requests answered from a view, whatever carries them.
+//! Answers requests from a view, whatever carries the requests.
 //!
-//! The driver turns what the kernel asks into questions to the view, and the view's errors into
-//! error numbers. It keeps no table of inodes, files or directories: every request stands alone,
-//! so forgetting and releasing are no work and handles outlive the mount. A panic below costs the
-//! request it happened in, which fails with EIO, not the mount.
+//! The driver turns requests of the kernel into calls of the view, and errors of the view into
+//! error numbers. It keeps no table of inodes, files or directories, since every request is
+//! complete in itself: forgetting and releasing cost nothing, and file handles outlive the mount. A
+//! panic in the view fails the request with EIO and does not end the mount.
 
 use crate::log::Log;
 use crate::options::{Flush, Options, ReadWatch};
@@ -14,9 +14,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Longest name the kernel lets through on other file systems.
+/// Longest name, as on other file systems.
 const NAME_LEN_MAX: usize = 255;
-/// Offsets of a listing that `.` and `..` take.
+/// Number of offsets that `.` and `..` take in a listing.
 const DOT_COUNT: u64 = 2;
 
 /// Answers requests about one view.
@@ -32,7 +32,7 @@ pub(crate) struct Driver {
     on_flush: Option<Flush>,
 }
 
-/// One line of a listing. `next_offset` is where the kernel goes on after it.
+/// One entry of a listing. The kernel continues after it at `next_offset`.
 pub(crate) struct Listed<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) next_offset: u64,
@@ -58,13 +58,14 @@ impl Driver {
         self.xattr_use
     }
 
-    /// The generation of an inode number; the kernel insists on 0 for the root.
+    /// Returns the generation of an inode number. The kernel requires 0 for the root.
     pub(crate) fn generation(&self, inode: u64) -> u32 {
         if inode == ROOT { 0 } else { self.generation }
     }
 
-    /// The inode under `name`, or `None` where there is none. `.` and `..` are asked only for the
-    /// sake of file handles: the kernel holds a number and wants the inode or its parent back.
+    /// Looks up `name` in a directory; `None` if there is no such name. The kernel asks for `.` and
+    /// `..` only to resolve file handles, when it has the number of an inode and needs the inode or
+    /// its parent.
     pub(crate) fn lookup(&self, parent: u64, name: &[u8]) -> Result<Option<Attributes>, Errno> {
         self.answer(format_args!("look up a name in"), parent, || {
             Ok(match name {
@@ -88,7 +89,7 @@ impl Driver {
         self.answer(format_args!("read the link"), inode, || Ok(self.view.link_target(inode)?))
     }
 
-    /// Fills `buf`; shorter only at the end of the file.
+    /// Reads into `buf`; returns fewer bytes only at the end of the file.
     pub(crate) fn read(&self, inode: u64, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
         if let Some(on_read) = &self.on_read {
             on_read(inode);
@@ -103,10 +104,11 @@ impl Driver {
         })
     }
 
-    /// Hands lines of a listing from `offset` on to `sink`, until it is full and returns false.
+    /// Passes the entries of a listing from `offset` on to `sink`, until `sink` is full and returns
+    /// false.
     ///
-    /// An error after some lines ends the listing there; the kernel comes back for the rest and
-    /// gets the error then.
+    /// An error after some entries ends the listing there. The kernel asks for the rest, and gets
+    /// the error then.
     pub(crate) fn list(
         &self,
         directory: u64,
@@ -131,7 +133,7 @@ impl Driver {
         sink: &mut dyn FnMut(Listed<'_>) -> bool,
     ) -> Result<(), Failure> {
         while offset < DOT_COUNT {
-            // The kernel takes only number and type of these two.
+            // The kernel uses only the number and the type of these two.
             let (name, inode): (&[u8], u64) = match offset {
                 0 => (b".", directory),
                 _ => (b"..", self.view.parent(directory)?),
@@ -151,11 +153,12 @@ impl Driver {
         Ok(bad_name?)
     }
 
-    /// The value of one extended attribute.
+    /// Returns the value of one extended attribute.
     ///
-    /// Where the image has none at all the answer is EOPNOTSUPP: programs that look for labels and
-    /// access lists in every file stop asking at the first such answer. ENOSYS would stop the
-    /// kernel as well, but also hide the statistics. Otherwise it is [`no_xattr`].
+    /// If the image has no attributes at all, the answer is EOPNOTSUPP: programs that look for
+    /// labels and access lists in every file stop asking at the first such answer. ENOSYS would
+    /// stop the kernel as well, but would also hide the statistics. In all other cases the answer
+    /// for a missing attribute is that of [`no_xattr`].
     pub(crate) fn xattr(&self, inode: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
         if inode == ROOT && name == STATISTICS_XATTR.as_bytes() {
             return Ok(self.statistics.snapshot(self.view.counters()).to_json().into_bytes());
@@ -178,11 +181,11 @@ impl Driver {
         found.ok_or_else(|| no_xattr(name))
     }
 
-    /// Names of extended attributes, each with a zero after it; `trusted.` ones for root only, as
-    /// on other file systems. Their values are kept from others by the kernel.
+    /// Lists the names of extended attributes, each followed by a zero byte. Only root sees
+    /// `trusted.` names, as on other file systems; the kernel protects their values.
     pub(crate) fn xattr_names(&self, inode: u64, uid: u32) -> Result<Vec<u8>, Errno> {
         if !self.xattr_use.any {
-            // The kernel remembers this and never asks again.
+            // The kernel remembers this answer and never asks again.
             return Err(Errno::NOSYS);
         }
         self.answer(format_args!("list the extended attributes of"), inode, || {
@@ -197,7 +200,7 @@ impl Driver {
         })
     }
 
-    /// The next offset of what is sought; ENXIO where there is none.
+    /// Returns the offset of the next data or hole; ENXIO if there is none.
     pub(crate) fn seek(&self, inode: u64, offset: u64, what: Seek) -> Result<u64, Errno> {
         self.answer(format_args!("seek in"), inode, || Ok(self.view.seek(inode, offset, what)?))?
             .ok_or(Errno::NXIO)
@@ -207,7 +210,7 @@ impl Driver {
         self.view.totals()
     }
 
-    /// Gives memory back that the view holds only to be faster.
+    /// Frees the caches of the view.
     pub(crate) fn rest(&self) {
         // A panic is a bug, but no reason to end the mount.
         let _ = catch_unwind(AssertUnwindSafe(|| self.view.rest()));
@@ -215,6 +218,17 @@ impl Driver {
 
     pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
         self.view.counters()
+    }
+
+    /// Names an inode for a message: by a path, or by its number if it has none or if finding the
+    /// path fails.
+    fn name(&self, inode: u64) -> String {
+        let path = catch_unwind(AssertUnwindSafe(|| self.view.path(inode))).unwrap_or_default();
+        match path {
+            None => format!("inode {inode}"),
+            Some(path) if path.is_empty() => "the root directory".to_owned(),
+            Some(path) => String::from_utf8_lossy(&path).into_owned(),
+        }
     }
 
     fn owned(&self, attributes: Attributes) -> Attributes {
@@ -225,14 +239,14 @@ impl Driver {
         }
     }
 
-    /// Runs one question; logs what is the image's or the driver's fault.
+    /// Calls the view once. Logs errors that are the fault of the image or the driver.
     fn answer<T>(
         &self,
         what: fmt::Arguments<'_>,
         inode: u64,
-        question: impl FnOnce() -> Result<T, Failure>,
+        call: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<T, Errno> {
-        let failure = match catch_unwind(AssertUnwindSafe(question)) {
+        let failure = match catch_unwind(AssertUnwindSafe(call)) {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(failure)) => failure,
             Err(_) => Failure::View(ViewError::Damaged("the driver failed (a bug)".into())),
@@ -243,15 +257,15 @@ impl Driver {
             Failure::View(ViewError::NotDirectory) => Errno::NOTDIR,
             Failure::View(ViewError::WrongKind) => Errno::INVAL,
             Failure::View(error) => {
-                self.log.line(&format!("cannot {what} inode {inode}: {error}"));
+                self.log.line(|| format!("cannot {what} {}: {error}", self.name(inode)));
                 Errno::IO
             }
         })
     }
 }
 
-/// Why there is no attribute of this name, as the kernel answers for file systems of its own by
-/// their namespaces: of FUSE it knows none, so that all names come here.
+/// Returns the error for a missing attribute, depending on the namespace of its name. The kernel
+/// does this by itself for its own file systems; for FUSE it passes on all names.
 fn no_xattr(name: &[u8]) -> Errno {
     const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     if name == b"system.posix_acl_access" || name == b"system.posix_acl_default" {
@@ -264,7 +278,7 @@ fn no_xattr(name: &[u8]) -> Errno {
     }
 }
 
-/// Why a question got no answer: the view's reason, or an error number as it is.
+/// Why a request failed: an error of the view, or an error number to return unchanged.
 enum Failure {
     View(ViewError),
     Errno(Errno),
@@ -276,7 +290,8 @@ impl From<ViewError> for Failure {
     }
 }
 
-/// The kernel refuses a whole listing for one such name; better to say which it was.
+/// Checks a name. The kernel refuses a whole listing that contains one invalid name and does not
+/// say which name it was.
 fn check_name(name: &[u8]) -> Result<(), ViewError> {
     let bad = name.is_empty()
         || name.len() > NAME_LEN_MAX
@@ -284,7 +299,7 @@ fn check_name(name: &[u8]) -> Result<(), ViewError> {
         || name.iter().any(|&b| b == b'/' || b == 0);
     if bad {
         return Err(ViewError::Damaged(format!(
-            "an entry has the impossible name \"{}\"",
+            "an entry has the invalid name \"{}\"",
             name.escape_ascii()
         )));
     }

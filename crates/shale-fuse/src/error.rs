@@ -1,10 +1,14 @@
-//! Why mounting, serving or unmounting failed. Every message says what to do next.
+//! Errors of mounting, serving and unmounting.
+//!
+//! A message says what happened and, if the remedy lies in the system, what to do. Advice that
+//! names options of a command is up to the command.
 
 use std::io;
 use std::path::PathBuf;
 
-/// An error of [`mount`](crate::mount()), [`Mounted`](crate::Mounted) or
-/// [`umount`](crate::umount).
+/// An error of [`mount`](crate::mount::mount()), [`Mounted`](crate::mount::Mounted) or
+/// [`umount`](crate::unmount::umount).
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The mount point does not exist.
@@ -13,33 +17,30 @@ pub enum MountError {
     /// The mount point is not a directory.
     #[error("mount point {} is not a directory", .0.display())]
     MountPointNotDirectory(PathBuf),
-    /// A driver died here and left its mount behind.
-    #[error("{} is the mount of a driver that is gone: run `shale umount {}` first", .0.display(), .0.display())]
+    /// A driver died and left its mount behind.
+    #[error("{} is still mounted, but its driver is gone", .0.display())]
     MountPointStale(PathBuf),
     /// An image is mounted here already.
-    #[error(
-        "{} is busy: {mounted} is already mounted there; run `shale umount {}` first",
-        path.display(), path.display()
-    )]
+    #[error("{} is busy: {mounted} is already mounted there", path.display())]
     AlreadyMounted {
         /// The mount point.
         path: PathBuf,
-        /// What is mounted there.
+        /// The image that is mounted there.
         mounted: String,
     },
     /// There is no FUSE device.
     #[error(
-        "there is no usable /dev/fuse ({0}): load the kernel module with `modprobe fuse`; \
-         in a container, start it with `--device /dev/fuse`"
+        "no usable /dev/fuse ({0}): load the kernel module with `modprobe fuse`; if this is a \
+         container, start it with `--device /dev/fuse`"
     )]
     NoDevice(io::Error),
-    /// The FUSE device is there but not for this user.
+    /// This user may not open the FUSE device.
     #[error(
         "no permission to open /dev/fuse: mount as root, or have an administrator run \
          `chmod 666 /dev/fuse`"
     )]
     DeviceDenied,
-    /// Mounting as an ordinary user needs the setuid helper.
+    /// The setuid helper, which an ordinary user needs for mounting, is not installed.
     #[error(
         "fusermount3 is not installed, and only root can mount without it: \
          `apt-get install fuse3`, or mount as root"
@@ -53,29 +54,27 @@ pub enum MountError {
     NotPermitted {
         /// What was tried.
         what: String,
-        /// What would help.
+        /// What to do about it.
         hint: &'static str,
     },
-    /// An option that this user or this kernel cannot have.
+    /// This user or this kernel does not allow an option.
     #[error("option {option}: {reason}")]
     Option {
-        /// The option as the user writes it.
+        /// The option, as in `-o`.
         option: &'static str,
         /// Why not.
         reason: String,
     },
-    /// The kernel's own EROFS cannot show this image, or not to this process.
-    #[error("the kernel view is not possible: {0}; mount with `--view fuse`")]
+    /// The kernel's EROFS cannot show this image, or this process may not mount it.
+    #[error("the kernel view is not possible: {0}")]
     KernelView(String),
-    /// The tree cannot be served at all.
+    /// The root of the tree cannot be read.
     #[error("the root directory cannot be read: {0}")]
-    Root(#[source] crate::ViewError),
-    /// Some process works in the mount.
-    #[error(
-        "{} is in use: end the processes that `fuser -vm {}` shows, or use --lazy", .0.display(), .0.display()
-    )]
+    Root(#[source] crate::view::ViewError),
+    /// A process uses the mount.
+    #[error("{} is in use", .0.display())]
     Busy(PathBuf),
-    /// Another file system was mounted over ours.
+    /// Another file system is mounted over ours.
     #[error("another file system is mounted over {}: unmount that first", .0.display())]
     Covered(PathBuf),
     /// Nothing is mounted at this path.
@@ -89,10 +88,10 @@ pub enum MountError {
         /// Type of the file system there.
         file_system: String,
     },
-    /// The conversation with the kernel broke down.
+    /// The connection to the kernel broke.
     #[error("the FUSE session failed: {0}")]
     Session(#[source] io::Error),
-    /// A system call failed that has no reason of its own to.
+    /// A system call failed for a reason that has no variant of its own.
     #[error("cannot {what}: {source}")]
     System {
         /// What was tried.

@@ -1,58 +1,67 @@
 //! The kernel view: the kernel's own EROFS over a virtual image that the driver serves as one file.
 //!
-//! Lookups, listings, attributes and the page cache are then the kernel's business; what comes to
-//! the driver is reads of metadata pages and of data. For root only, and for trees that EROFS can
-//! show as they are; where it cannot, the reason is told and the FUSE view is as good as before.
+//! The kernel then handles lookups, listings, attributes and the page cache by itself; the driver
+//! only gets reads of metadata pages and of data. Only root can mount a kernel view, and only of a
+//! tree that EROFS can show unchanged. For any other tree the error names the reason, and the FUSE
+//! view remains available.
 
-/// The on-disk format.
+/// The on-disk format of EROFS.
 mod erofs;
-/// The virtual image as a view.
-mod image;
-/// Where everything lies in it.
-mod layout;
-/// Bytes as a view.
+/// Bytes as a view with one file.
 mod one_file;
-/// What the kernel does where the virtual image cannot be read.
-pub(crate) mod trial;
+/// Where everything lies in the virtual image.
+mod layout;
+/// The virtual image as a view.
+mod virtual_image;
+/// What the kernel does if the virtual image cannot be read.
+mod probe;
+/// Directories for inner mounts.
+mod run_dir;
+/// Mounting the two file systems.
+mod mounting;
 
 use crate::error::MountError;
-use crate::mount::{Mounted, over};
+use crate::mount::Mounted;
 use crate::options::Options;
 use crate::view::{Totals, View};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub(crate) use image::{FILE_NAME, VirtualImage};
+use virtual_image::VirtualImage;
 
-/// Inodes below which a tree is quick either way.
+/// Inode count below which a tree is fast in either view.
 const WORTH_INODE_COUNT_MIN: u64 = 2_000;
-/// Inodes beyond which laying out, 5 µs each, takes seconds before the mount is ready, which a
-/// mount used once does not get back.
+/// Inode count above which the layout, 5 µs for each inode, delays the mount by seconds, which a
+/// mount that is used once does not gain back.
 const WORTH_INODE_COUNT_MAX: u64 = 400_000;
-/// Bytes of data for each inode beyond which a tree is read no faster than through FUSE: what costs
-/// is then decoding, which is the same. Measured faster at 32 KiB, equal at 128 KiB.
+/// Bytes of data for each inode above which the kernel view is no faster than FUSE: most of the
+/// time then goes into decoding, which is the same in both. Measured faster at 32 KiB, equal at 128
+/// KiB.
 const WORTH_LEN_PER_INODE_MAX: u64 = 64 << 10;
 
-/// Whether the kernel view of a tree of this size can be expected to be faster than the FUSE view,
-/// and nobody sees it who would not see that. It may still turn out to be impossible.
+/// Checks that the kernel view of a tree of this size is likely to be faster than the FUSE view,
+/// and does not widen who can see the files. Mounting it may still turn out to be impossible.
 ///
-/// Costs nothing. Errors: why FUSE is the better choice.
+/// Costs nothing.
+///
+/// # Errors
+/// The reason why FUSE is the better choice.
 pub fn suits_kernel_view(totals: Totals, options: &Options) -> Result<(), String> {
     let Totals { len, inode_count } = totals;
     if !options.allow_other {
-        return Err("all users would see it, and allow_other was not asked for".into());
+        return Err("all users would see it, and allow_other is not set".into());
     }
     if inode_count < WORTH_INODE_COUNT_MIN {
-        return Err(format!("a tree of {inode_count} inodes is quick either way"));
+        return Err(format!("a tree of {inode_count} inodes is fast in either view"));
     }
     if inode_count > WORTH_INODE_COUNT_MAX {
-        return Err(format!("laying out {inode_count} inodes would keep the mount waiting"));
+        return Err(format!("the layout of {inode_count} inodes would delay the mount"));
     }
     let len_per_inode = len / inode_count;
     if len_per_inode > WORTH_LEN_PER_INODE_MAX {
         let kib = len_per_inode >> 10;
-        return Err(format!("{kib} KiB of data for each inode are read as fast through FUSE"));
+        return Err(format!("with {kib} KiB of data for each inode, FUSE is as fast"));
     }
     Ok(())
 }
@@ -61,12 +70,14 @@ pub fn suits_kernel_view(totals: Totals, options: &Options) -> Result<(), String
 pub struct KernelView(VirtualImage);
 
 impl KernelView {
-    /// Lays out `view`, unless `cancel` becomes true meanwhile: then it ends soon, with an error.
+    /// Lays out `view`. Ends soon, with an error, when `cancel` becomes true.
     ///
-    /// Reads all metadata of the view and lays it out in memory, about 100 bytes an entry: some
-    /// microseconds an entry, which is what takes long of mounting it. Errors:
-    /// [`MountError::KernelView`] where the view, the options or the rights of this process do not
-    /// allow it.
+    /// Reads all metadata of the view and builds the virtual image in memory: some microseconds and
+    /// about 100 bytes for each entry, which is most of the time that mounting takes.
+    ///
+    /// # Errors
+    /// [`MountError::KernelView`] if the view, the options or the rights of this process do not
+    /// allow a kernel view, or if it was cancelled.
     pub fn lay_out(
         view: Arc<dyn View>,
         options: &Options,
@@ -77,21 +88,22 @@ impl KernelView {
         }
         if options.on_read.is_some() {
             let reason =
-                "its reads do not tell files apart, so a list of what is read would be wrong";
+                "its reads do not tell files apart, so a list of first reads would be wrong";
             return Err(MountError::KernelView(reason.into()));
         }
         let layout = layout::layout(&*view, options, cancel).map_err(MountError::KernelView)?;
         Ok(Self(VirtualImage::new(view, layout)))
     }
 
-    /// Mounts it at `mount_point`, with the options that it was laid out with.
+    /// Mounts it at `mount_point`, with the options of its layout.
     ///
-    /// Like any file system of the kernel, it is visible to all users whom permissions allow.
+    /// Like any file system of the kernel, it is visible to all users that permissions allow.
     ///
-    /// Errors: [`MountError::KernelView`] where the kernel does not allow it, and those of
-    /// [`mount`](crate::mount()).
+    /// # Errors
+    /// [`MountError::KernelView`] if the kernel refuses the mount, and those of
+    /// [`mount`](crate::mount::mount()).
     pub fn mount(self, mount_point: &Path, options: &Options) -> Result<Mounted, MountError> {
-        over::mount(self.0, mount_point, options)
+        mounting::mount_image(self.0, mount_point, options)
     }
 }
 
@@ -100,16 +112,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_small_files_that_all_may_see_suit_the_kernel_view() {
+    fn many_small_files_visible_to_all_suit_the_kernel_view() {
         let all = Options { allow_other: true, ..Options::default() };
         let suits = |len, inode_count, options: &Options| {
             suits_kernel_view(Totals { len, inode_count }, options)
         };
-        // Trees that were measured, on both sides.
+        // Measured trees, on both sides of the bounds.
         assert_eq!(suits(595 << 20, 168_610, &all), Ok(()));
         assert_eq!(suits(489 << 20, 15_814, &all), Ok(()));
         assert!(suits(512 << 20, 4_096, &all).unwrap_err().contains("128 KiB"));
-        assert!(suits(0, 1_000_000_000, &all).unwrap_err().contains("waiting"));
+        assert!(suits(0, 1_000_000_000, &all).unwrap_err().contains("delay"));
         assert!(
             suits(595 << 20, 168_610, &Options::default()).unwrap_err().contains("allow_other")
         );

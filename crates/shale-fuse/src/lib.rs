@@ -1,42 +1,48 @@
 //! The kernel's view of a ShaleFS image: the FUSE driver, mounting and unmounting.
 //!
 //! [`mount`] serves one [`View`] (a snapshot of an image, or any other read-only tree) at a
-//! directory and returns once the kernel has accepted the driver; [`Mounted`] then waits for the
-//! end or brings it about. The number of requests is the cost of a FUSE file system, so everything
-//! here is arranged to be asked once: entries, attributes, listings, links and pages stay with the
-//! kernel for ever, and files and directories are opened without a request.
+//! directory. It returns once the kernel has accepted the driver. [`Mounted`] then waits for the
+//! end of the mount or unmounts it.
 //!
-//! This crate never sees image bytes and installs no signal handler; it does not fork and does
-//! not print: errors of single requests go to the line sink in [`Options`].
+//! The cost of a FUSE file system is its number of requests, so the kernel is told to ask each
+//! question once: it keeps entries, attributes, listings, links and pages for as long as it has
+//! memory for them, and opens files and directories without a request.
+//!
+//! This crate never sees image bytes. It installs no signal handler, does not fork and does not
+//! print: errors of single requests go to the line sink in [`Options`].
 
 /// What the driver serves: a read-only tree.
 pub mod view;
 /// A snapshot of an image as a view.
 mod tree;
-/// A directory of a view as the root of another.
+/// A directory of a view as the root of another view.
 mod subtree;
-/// Why mounting, serving or unmounting failed, and what to do about it.
+/// Errors of mounting, serving and unmounting.
 pub mod error;
-/// What a driver gives up before it reads an image.
-mod confine;
-/// How to mount.
+/// Options of a mount.
 pub mod options;
+/// Drops the privileges that a driver does not need.
+mod confine;
 /// Rate-limited lines about failed requests.
 mod log;
 /// Counts and latencies per operation.
 pub mod statistics;
-/// The counters as monitoring programs read them.
-mod prometheus;
-/// Requests answered from a view, whatever carries them.
+/// Answers requests from a view, whatever carries them.
 mod driver;
-/// Carriers of requests between kernel and driver.
+/// Carries requests between kernel and driver.
 mod transport;
-/// Mounting, and the life of a mount.
+/// The kernel's list of mounts.
+mod mount_table;
+/// Mounting over FUSE, and the life of a mount.
 mod mount;
 /// The kernel's EROFS over a virtual image.
 mod kernel_view;
 /// Unmounting by path.
 mod unmount;
+/// Questions to the driver of a mount, by path.
+mod query;
+/// The counters as monitoring programs read them.
+mod prometheus;
 
 pub use confine::confine;
 pub use error::MountError;
@@ -44,8 +50,9 @@ pub use kernel_view::{KernelView, suits_kernel_view};
 pub use mount::{Mounted, StatisticsSource, Unmounter, mount};
 pub use options::{Flush, LineSink, Options, ReadWatch};
 pub use prometheus::prometheus;
-pub use statistics::{Snapshot as StatisticsSnapshot, read_statistics};
+pub use query::{MountedImage, flush, mounts, read_statistics};
+pub use statistics::Snapshot as StatisticsSnapshot;
 pub use subtree::Subtree;
 pub use transport::Negotiated;
-pub use unmount::{flush, umount};
+pub use unmount::umount;
 pub use view::{View, ViewError};

@@ -1,13 +1,13 @@
-//! Lines about failed requests, at a bounded rate: a damaged image under a backup program would
-//! otherwise produce millions of them.
+//! Lines about failed requests, at a bounded rate. Without a bound, a backup program that reads a
+//! damaged image would cause millions of lines.
 
 use crate::options::LineSink;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The stretch of time over which lines are counted.
+/// The time over which lines are counted.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Lines let through in one window.
+/// Lines that pass in one window.
 const WINDOW_LINES_MAX: u32 = 20;
 
 /// A rate-limited line sink.
@@ -28,13 +28,14 @@ impl Log {
         Self { sink, window: Mutex::new(window) }
     }
 
-    /// Passes `line` on, or counts it where there were too many lately; the first line of the
-    /// next window tells how many were left out.
-    pub(crate) fn line(&self, line: &str) {
+    /// Passes a line on, or only counts it if there were too many in this window. The first line of
+    /// the next window is preceded by the number of dropped lines. `line` is called only for a line
+    /// that is passed on.
+    pub(crate) fn line(&self, line: impl FnOnce() -> String) {
         self.line_at(line, Instant::now());
     }
 
-    fn line_at(&self, line: &str, now: Instant) {
+    fn line_at(&self, line: impl FnOnce() -> String, now: Instant) {
         let dropped_count = {
             let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
             let mut dropped_count = 0;
@@ -50,9 +51,9 @@ impl Log {
             dropped_count
         };
         if dropped_count > 0 {
-            (self.sink)(&format!("({dropped_count} more lines like these were left out)"));
+            (self.sink)(&format!("({dropped_count} more lines like these were dropped)"));
         }
-        (self.sink)(line);
+        (self.sink)(&line());
     }
 }
 
@@ -62,7 +63,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_flood_is_cut_and_counted() {
+    fn a_flood_of_lines_is_cut_and_counted() {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let log = {
             let lines = Arc::clone(&lines);
@@ -70,14 +71,14 @@ mod tests {
         };
         let start = Instant::now();
         for n in 0..1000 {
-            log.line_at(&format!("error {n}"), start);
+            log.line_at(|| format!("error {n}"), start);
         }
         assert_eq!(lines.lock().unwrap().len(), WINDOW_LINES_MAX as usize);
-        log.line_at("later", start + WINDOW);
+        log.line_at(|| "later".to_owned(), start + WINDOW);
         let lines = lines.lock().unwrap();
         assert_eq!(
             lines[WINDOW_LINES_MAX as usize..],
-            ["(980 more lines like these were left out)", "later"]
+            ["(980 more lines like these were dropped)", "later"]
         );
     }
 }

@@ -1,55 +1,56 @@
-//! How to mount: who may see it, what it may do, and how the driver runs.
+//! Options of a mount: who may see it, what its files may do, and how the driver runs.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Receives one line for each failed request worth telling, without a line end.
+/// Receives one line, without a line end, for each failed request that is worth reporting.
 pub type LineSink = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Is told the inode of every read of a file before the read is answered, by many threads at once;
-/// it must not block and must not read from the mount.
+/// Receives the inode of every read of a file before the read is answered. It is called by many
+/// threads at once, must not block and must not read from the mount.
 pub type ReadWatch = Arc<dyn Fn(u64) + Send + Sync>;
 
-/// Is asked to finish what was begun about reads so far, within a second or so.
+/// Finishes, within about a second, what it writes about the reads so far.
 pub type Flush = Arc<dyn Fn() + Send + Sync>;
 
-/// Options of a mount. The default is what is safe for any user: read-only, no devices, no
-/// setuid programs, visible to the mounting user alone.
+/// Options of a mount. The default is safe for any user: no devices, no setuid programs, visible to
+/// the mounting user alone. A mount is always read-only.
 #[derive(Clone)]
 pub struct Options {
-    /// What `mount` and `findmnt` show as the source: the image's path.
+    /// The source that `mount` and `findmnt` show: the path of the image.
     pub source_name: OsString,
-    /// Other users may see the mount; permissions are checked by the kernel. An ordinary user
-    /// needs `user_allow_other` in /etc/fuse.conf for it.
+    /// Other users may see the mount; the kernel checks permissions. An ordinary user needs
+    /// `user_allow_other` in /etc/fuse.conf for it.
     pub allow_other: bool,
-    /// The mount disappears even when the driver is killed: a small process watches over it.
+    /// The mount disappears even if the driver is killed: a small process watches the driver.
     pub auto_unmount: bool,
-    /// Device nodes in the image are devices. Root only.
+    /// Device nodes in the image work as devices. Root only.
     pub allow_devices: bool,
     /// Setuid and setgid programs and file capabilities in the image are honoured. Root only.
     pub allow_setuid: bool,
-    /// Programs in the image may not be run.
+    /// Programs in the image cannot be run.
     pub forbid_exec: bool,
-    /// Show every inode as owned by this user.
+    /// Shows every inode as owned by this user.
     pub uid: Option<u32>,
-    /// Show every inode as owned by this group.
+    /// Shows every inode as owned by this group.
     pub gid: Option<u32>,
-    /// Threads that answer requests, which are also the threads that decode; 0: as many as there
-    /// are processors, at least two.
+    /// Number of threads that answer requests and decode. 0 is the number of processors, but at
+    /// least two.
     pub thread_count: usize,
-    /// Memory is given back after this long without a request, and again after each such time.
+    /// Caches are freed after this long without a request.
     pub idle_after: Duration,
-    /// The kernel view goes through a loop device, as it has to before Linux 6.12. Nothing else
-    /// does.
+    /// Mounts the kernel view through a loop device, which Linux before 6.12 needs. Has no effect
+    /// on a FUSE view.
     pub loop_device: bool,
-    /// Where lines about failed requests go; standard error by default.
+    /// Receives lines about failed requests; the default writes them to standard error.
     pub log: LineSink,
-    /// Who wants to know what is read. Not in the kernel view, where reads are of a virtual image
-    /// and go ahead from one file into the next.
+    /// Called for every read of a file. Not possible in a kernel view, where reads are of a virtual
+    /// image and read-ahead crosses from one file into the next.
     pub on_read: Option<ReadWatch>,
-    /// Called when [`flush`](crate::flush()) asks, as `shale umount` does before the mount goes.
+    /// Called when [`flush`](crate::query::flush) asks for it, as `shale umount` does before it
+    /// unmounts.
     pub on_flush: Option<Flush>,
 }
 
@@ -93,9 +94,9 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    /// The number of threads that [`thread_count`](Self::thread_count) asks for.
+    /// Returns the number of threads that [`thread_count`](Self::thread_count) asks for.
     pub(crate) fn threads(&self) -> usize {
-        /// More threads than this only fight over the request queue.
+        /// More threads than this only contend for the request queue.
         const THREAD_COUNT_MAX: usize = 256;
         let wanted = match self.thread_count {
             0 => std::thread::available_parallelism().map_or(2, |n| n.get()).max(2),

@@ -1,15 +1,16 @@
 //! The counters of mounts in the text exposition format of Prometheus, version 0.0.4
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>), which most monitoring reads.
 //!
-//! Names are stable: `shale_request_seconds` is a histogram by mount and operation, everything
-//! below the driver is `shale_image_NAME`, with `_total` where it only grows.
+//! Names are stable: `shale_request_seconds` is a histogram by mount and operation. Counters of the
+//! layers below the driver are `shale_image_NAME`, with `_total` if they only grow.
 
 use crate::mount::StatisticsSource;
 use crate::statistics::Snapshot;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
-/// All counters of these mounts. Costs some thousand atomic loads; asks no image anything.
+/// Returns all counters of these mounts. Costs some thousand atomic loads and reads nothing of an
+/// image.
 pub fn prometheus(sources: &[StatisticsSource]) -> String {
     let label = |source: &StatisticsSource| escaped(source.mount_point().as_os_str().as_bytes());
     render(&sources.iter().map(|source| (label(source), source.snapshot())).collect::<Vec<_>>())
@@ -45,7 +46,7 @@ fn render(mounts: &[(String, Snapshot)]) -> String {
         let labels = format!("mount=\"{mount}\",operation=\"{name}\"");
         let _ = writeln!(out, "shale_reply_bytes_total{{{labels}}} {len}");
     }
-    // Every metric's lines have to stand together; all mounts have the same counters.
+    // The lines of a metric have to be consecutive. All mounts have the same counters.
     let names = mounts.first().map(|(_, snapshot)| snapshot.view_counters.as_slice());
     for &(name, _) in names.unwrap_or_default() {
         let (kind, suffix) =
@@ -74,7 +75,7 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// A label's value: UTF-8, with backslash, quote and line end escaped.
+/// Returns a label value: UTF-8, with backslash, quote and line end escaped.
 fn escaped(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
@@ -87,7 +88,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn the_text_is_what_collectors_read() {
+    fn the_text_follows_the_exposition_format() {
         let statistics = Statistics::new();
         statistics.record(Operation::Read, Instant::now(), 100, false);
         statistics.record(Operation::Read, Instant::now(), 0, true);
@@ -105,7 +106,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        // Every sample has a type, and buckets only grow.
+        // Every sample has a declared type.
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let name = line.split('{').next().unwrap();
             let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));

@@ -1,26 +1,24 @@
-//! Counts and latencies per operation: what the driver was asked, and how long answers took.
+//! Counts and latencies per operation: what the kernel asked, and how long the answers took.
 //!
-//! Recording costs a few relaxed atomic additions a request. Latency runs from the moment a
-//! request was read to the moment its reply was written; buckets are powers of two of nanoseconds.
+//! Recording costs a few relaxed atomic additions for each request. The latency of a request is the
+//! time from reading it to writing its reply. Histogram buckets are powers of two of nanoseconds.
 
 use std::fmt::Write as _;
-use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// The extended attribute of the root directory under which a mount shows its statistics.
+/// The extended attribute of the root directory that holds the statistics of a mount.
 pub const STATISTICS_XATTR: &str = "user.shale.stats";
-/// Asking for this attribute of the root directory, which is empty, has the driver finish what it
+/// Reading this attribute of the root directory, which is empty, makes the driver finish what it
 /// writes about reads.
 pub(crate) const FLUSH_XATTR: &str = "user.shale.flush";
-/// The extended attribute of a file that tells where its bytes lie.
+/// The extended attribute of a file that describes where its bytes lie.
 pub const LAYOUT_XATTR: &str = "user.shale.layout";
 
-/// Buckets of a histogram; the last holds all from about nine minutes on.
+/// Buckets of a histogram. The last one holds everything above about five minutes.
 pub const BUCKET_COUNT: usize = 40;
 
-/// What the kernel may ask.
+/// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Operation {
@@ -28,19 +26,19 @@ pub enum Operation {
     Lookup,
     /// The kernel dropped inodes; counted per inode, not answered.
     Forget,
-    /// Attributes.
+    /// Attributes of an inode.
     GetAttr,
     /// Target of a symlink.
     ReadLink,
-    /// Opening a file; once, where the kernel takes no for an answer.
+    /// Opening a file; asked once if the kernel supports opening without a request.
     Open,
     /// Bytes of a file.
     Read,
-    /// Opening a directory; likewise once.
+    /// Opening a directory; as for files.
     OpenDir,
-    /// Names.
+    /// A listing of names.
     ReadDir,
-    /// Names with attributes.
+    /// A listing of names with attributes.
     ReadDirPlus,
     /// One extended attribute.
     GetXattr,
@@ -48,16 +46,16 @@ pub enum Operation {
     ListXattr,
     /// Next data or hole.
     Seek,
-    /// Totals.
+    /// Size of the file system.
     StatFs,
-    /// Anything that would change the tree.
+    /// A request that would change the tree.
     Refused,
-    /// Anything else.
+    /// Any other request.
     Other,
 }
 
 impl Operation {
-    /// All operations, in the order they are shown.
+    /// All operations, in the order of reports.
     pub const ALL: [Self; 15] = [
         Self::Lookup,
         Self::Forget,
@@ -76,7 +74,7 @@ impl Operation {
         Self::Other,
     ];
 
-    /// Name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lookup => "lookup",
@@ -126,7 +124,7 @@ impl Statistics {
         Self { operations: [const { Counters::new() }; Operation::ALL.len()] }
     }
 
-    /// Counts one answered request that was begun at `start`.
+    /// Counts one answered request that began at `start`.
     pub(crate) fn record(&self, operation: Operation, start: Instant, len: usize, failed: bool) {
         let elapsed_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let counters = &self.operations[operation as usize];
@@ -140,14 +138,14 @@ impl Statistics {
         }
     }
 
-    /// Requests answered so far, of every kind.
+    /// Returns the number of requests answered so far, of every kind.
     pub(crate) fn request_count(&self) -> u64 {
         let answered = Operation::ALL.iter().filter(|&&o| o != Operation::Forget);
         let counters = answered.map(|&operation| &self.operations[operation as usize]);
         counters.flat_map(|c| &c.buckets).map(|bucket| bucket.load(Relaxed)).sum()
     }
 
-    /// Counts what needs no answer and no time.
+    /// Counts requests that need no answer and take no time.
     pub(crate) fn count(&self, operation: Operation, count: u64) {
         self.operations[operation as usize].buckets[0].fetch_add(count, Relaxed);
     }
@@ -172,7 +170,8 @@ impl Statistics {
     }
 }
 
-/// Bucket 0 holds up to 1 ns, bucket n what is below 2^n ns but not below 2^(n-1).
+/// Returns the bucket of a latency: bucket 0 holds 0 ns, bucket n holds 2^(n-1) ns up to but not
+/// including 2^n ns.
 fn bucket(elapsed_ns: u64) -> usize {
     ((u64::BITS - elapsed_ns.leading_zeros()) as usize).min(BUCKET_COUNT - 1)
 }
@@ -189,22 +188,23 @@ pub struct Snapshot {
 /// The counters of one operation.
 #[derive(Debug, Clone)]
 pub struct OperationSnapshot {
-    /// Which.
+    /// The operation.
     pub operation: Operation,
-    /// Requests.
+    /// Number of requests.
     pub count: u64,
-    /// Requests answered with an error (a name that does not exist is none).
+    /// Requests answered with an error; a name that does not exist is not an error.
     pub error_count: u64,
     /// Bytes of data in replies.
     pub reply_len: u64,
-    /// Time spent, in nanoseconds, over all requests.
+    /// Total time of all requests, in nanoseconds.
     pub total_ns: u64,
-    /// Requests by latency: index n counts those below 2^n ns.
+    /// Requests by latency: index n counts those below 2^n ns and not below 2^(n-1) ns.
     pub buckets: [u64; BUCKET_COUNT],
 }
 
 impl OperationSnapshot {
-    /// An upper bound, in nanoseconds, of the latency that `per_mille` of 1000 requests kept to.
+    /// Returns an upper bound, in nanoseconds, for the latency of the fastest `per_mille` of 1000
+    /// requests.
     pub fn latency_ns(&self, per_mille: u64) -> u64 {
         let wanted = (u128::from(self.count) * u128::from(per_mille)).div_ceil(1000);
         let mut seen = 0u128;
@@ -219,18 +219,19 @@ impl OperationSnapshot {
 }
 
 impl Snapshot {
-    /// The counters of one operation.
+    /// Returns the counters of one operation.
     pub fn operation(&self, operation: Operation) -> &OperationSnapshot {
         &self.operations[operation as usize]
     }
 
-    /// Requests that were answered, of every kind.
+    /// Returns the number of requests that were answered, of every kind.
     pub fn request_count(&self) -> u64 {
         self.operations.iter().filter(|o| o.operation != Operation::Forget).map(|o| o.count).sum()
     }
 
-    /// One JSON object; operations that never occurred are left out. Each has `count`, `errors`,
-    /// `bytes`, `total_ns` and `latency_log2_ns`, the histogram without its empty tail.
+    /// Returns one JSON object. It omits operations that never occurred. Each operation has
+    /// `count`,
+    /// `errors`, `bytes`, `total_ns` and `latency_log2_ns`, the histogram without its empty tail.
     pub fn to_json(&self) -> String {
         let mut json = String::from("{\"operations\":{");
         let mut separator = "";
@@ -261,25 +262,6 @@ impl Snapshot {
         json.push_str("}}");
         json
     }
-}
-
-/// The statistics of the image mounted at `mount_point`, as JSON, from any process that may look
-/// at the mount.
-///
-/// Errors: the path does not exist, or is not the root of a mounted image (ENODATA or EOPNOTSUPP).
-pub fn read_statistics(mount_point: &Path) -> io::Result<String> {
-    // A kernel view has no such attribute; the mount below it has.
-    let below = crate::mount::table::resolve(mount_point)
-        .and_then(|path| crate::mount::table::find(&path))
-        .ok()
-        .flatten()
-        .and_then(|entry| entry.kernel_view_place().map(Path::to_owned));
-    let mount_point = below.as_deref().unwrap_or(mount_point);
-    // Larger than any snapshot: 15 histograms of 40 numbers are below 16 KiB.
-    let mut value = vec![0u8; 64 << 10];
-    let len = rustix::fs::getxattr(mount_point, STATISTICS_XATTR, value.as_mut_slice())?;
-    value.truncate(len);
-    String::from_utf8(value).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
 }
 
 #[cfg(test)]

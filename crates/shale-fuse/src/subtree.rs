@@ -1,7 +1,7 @@
 //! A directory of a view shown as the root of another view.
 //!
-//! Inode numbers stay what they are, except that the directory and the old root change places:
-//! the kernel insists on a root numbered 1.
+//! Inode numbers stay the same, except that the directory and the old root swap numbers: the kernel
+//! requires the number 1 for the root.
 
 use crate::view::{
     Attributes, Entry, MODE_DIRECTORY, MODE_TYPE_MASK, ROOT, Seek, Totals, View, ViewError,
@@ -9,17 +9,19 @@ use crate::view::{
 };
 use std::sync::Arc;
 
-/// What lies below one directory of a view.
+/// The tree below one directory of a view.
 pub struct Subtree {
     view: Arc<dyn View>,
-    /// The number that the underlying view gives to our root.
+    /// The number of our root in the underlying view.
     base: u64,
 }
 
 impl Subtree {
-    /// The tree below `path` (names separated by `/`; symlinks are not followed).
+    /// Opens the tree below `path` (names separated by `/`; symlinks are not followed). Costs one
+    /// lookup for each name.
     ///
-    /// Costs one lookup a name. Errors: a name that does not exist, or not a directory.
+    /// # Errors
+    /// A name does not exist, or the path is not a directory.
     pub fn open(view: Arc<dyn View>, path: &[u8]) -> Result<Self, ViewError> {
         let mut base = view.attributes(ROOT)?;
         for name in path.split(|&b| b == b'/').filter(|n| !n.is_empty() && *n != b".") {
@@ -31,7 +33,7 @@ impl Subtree {
         Ok(Self { view, base: base.inode })
     }
 
-    /// Ours to theirs, and back: the mapping is its own inverse.
+    /// Maps our numbers to theirs, and theirs to ours: the mapping is its own inverse.
     fn swap(&self, inode: u64) -> u64 {
         match inode {
             ROOT => self.base,
@@ -101,14 +103,19 @@ impl View for Subtree {
     }
 
     fn generation(&self) -> u32 {
-        // A handle made under another root must not be honoured: it may lie outside this tree.
+        // A file handle made under another root must not be accepted: its file may lie outside this
+        // tree.
         self.view.generation() ^ (self.base.wrapping_sub(ROOT) as u32).wrapping_mul(0x9E37_79B1)
     }
 
     fn id(&self) -> [u8; 16] {
-        // Above the bits that the id of an image has for its table, and those that UUIDs fix.
+        // Above the bits that hold the offset of the table, and the bits that UUIDs fix.
         let base = u128::from(self.base.wrapping_sub(ROOT)) << 72;
         (u128::from_le_bytes(self.view.id()) ^ base).to_le_bytes()
+    }
+
+    fn path(&self, inode: u64) -> Option<Vec<u8>> {
+        self.view.path(self.swap(inode))
     }
 
     fn layout(&self, inode: u64) -> Result<Option<String>, ViewError> {

@@ -1,85 +1,13 @@
-//! Carriers of requests between kernel and driver. One exists: requests read from `/dev/fuse`
-//! through the crate `fuser`; nothing outside [`dev_fuse`] knows that crate.
+//! Carries requests between kernel and driver. The only carrier reads requests from `/dev/fuse`
+//! through the crate `fuser`; nothing outside [`dev_fuse`] and [`convert`] knows that crate.
 
+/// Opens `/dev/fuse`.
+pub(crate) mod device;
+/// What kernel and driver agreed on.
+mod negotiated;
+/// Converts the driver's types to those of `fuser`.
+mod convert;
 /// Requests over `/dev/fuse`.
 pub(crate) mod dev_fuse;
-/// From the driver's types to that crate's.
-mod convert;
 
-use std::fmt;
-
-/// What kernel and driver agreed on for one mount.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Negotiated {
-    /// Protocol version of the kernel.
-    pub kernel_version: (u32, u32),
-    /// Threads that answer requests.
-    pub thread_count: usize,
-    /// Each thread reads requests from its own device handle.
-    pub device_per_thread: bool,
-    /// Longest read the kernel may ask for, in bytes.
-    pub read_len_max: u32,
-    /// Bytes the kernel reads ahead in a file that is read in sequence.
-    pub read_ahead_len: u64,
-    /// What else was wanted.
-    pub features: Vec<Feature>,
-    /// What the kernel sees instead of the tree itself, where that is so.
-    pub kernel_view: Option<String>,
-}
-
-/// One wish of the driver and what became of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Feature {
-    /// Short name.
-    pub name: &'static str,
-    /// What it is good for.
-    pub effect: &'static str,
-    /// Whether it is in force.
-    pub state: FeatureState,
-}
-
-/// What became of a wish.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FeatureState {
-    /// In force.
-    On,
-    /// This kernel does not have it.
-    NotInKernel,
-    /// The image has nothing that needs it.
-    NotNeeded,
-    /// It does not go together with something in the image.
-    NotWithImage,
-}
-
-impl Negotiated {
-    /// Whether a feature of this name is in force.
-    pub fn has(&self, name: &str) -> bool {
-        self.features.iter().any(|f| f.name == name && f.state == FeatureState::On)
-    }
-}
-
-impl fmt::Display for Negotiated {
-    /// One line each, for `shale mount -v`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (major, minor) = self.kernel_version;
-        let handles = if self.device_per_thread { "one device handle each" } else { "one handle" };
-        match &self.kernel_view {
-            None => writeln!(f, "view: fuse")?,
-            Some(summary) => writeln!(f, "view: kernel, {summary}")?,
-        }
-        writeln!(f, "transport: /dev/fuse, kernel protocol {major}.{minor}")?;
-        writeln!(f, "threads: {}, {handles}", self.thread_count)?;
-        writeln!(f, "longest read: {} KiB", self.read_len_max >> 10)?;
-        write!(f, "read-ahead: {} KiB", self.read_ahead_len >> 10)?;
-        for feature in &self.features {
-            let state = match feature.state {
-                FeatureState::On => "on",
-                FeatureState::NotInKernel => "not in this kernel",
-                FeatureState::NotNeeded => "not needed by this image",
-                FeatureState::NotWithImage => "not with this image",
-            };
-            write!(f, "\n{}: {state} ({})", feature.name, feature.effect)?;
-        }
-        Ok(())
-    }
-}
+pub use negotiated::Negotiated;

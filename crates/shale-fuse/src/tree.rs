@@ -1,16 +1,16 @@
 //! A snapshot of an image as a view.
 //!
-//! Every question goes to the reader, which verifies what it takes from the image; this only
-//! translates. A reader's error about the image's bytes is damage, any other is an error of the
-//! source, so that the driver can say which.
+//! Translates every call to the reader, which verifies what it takes from the image. An error of
+//! the reader about bytes of the image becomes [`ViewError::Damaged`], any other
+//! [`ViewError::Source`].
 
 use crate::view::{Attributes, Entry, Seek, Time, Totals, View, ViewError, XattrUse};
 use shale_read::{Category, Codec, Fault, InodeKind, Kind, PieceKind, ReadError, Timestamp, Tree};
 use std::fmt::Write;
 
-/// Pages of extended attributes that are looked through before a mount.
+/// Pages of extended attributes that are scanned before a mount.
 const XATTR_PAGES_MAX: u64 = 8;
-/// Pieces of a file that [`View::layout`] tells before it says how many follow.
+/// Pieces of a file that [`View::layout`] lists; of the rest it gives the number.
 const LAYOUT_PIECES_MAX: usize = 256;
 
 impl From<ReadError> for ViewError {
@@ -19,9 +19,19 @@ impl From<ReadError> for ViewError {
             Fault::NoInode { .. } => Self::NotFound,
             Fault::WrongKind { expected: Kind::Directory, .. } => Self::NotDirectory,
             Fault::WrongKind { .. } => Self::WrongKind,
-            _ if error.is_corrupt() => Self::Damaged(error.to_string()),
-            _ => Self::Source(std::io::Error::other(error.to_string())),
+            _ if error.is_corrupt() => Self::Damaged(message(&error)),
+            _ => Self::Source(std::io::Error::other(message(&error))),
         }
+    }
+}
+
+/// Returns the message of an error without the inode at its beginning, as the driver names that
+/// itself.
+fn message(error: &ReadError) -> String {
+    let text = error.to_string();
+    match text.split_once(": ") {
+        Some((place, rest)) if place.contains("inode ") => rest.to_owned(),
+        _ => text,
     }
 }
 
@@ -29,8 +39,9 @@ fn time(stamp: Timestamp) -> Time {
     Time { sec: stamp.sec, nsec: stamp.nsec }
 }
 
-/// Which names of extended attributes there are. Reads all of them where they lie in a few pages,
-/// as they do in most images, since inodes share them; where they do not, any may be there.
+/// Returns which kinds of extended attributes the tree has. Scans their names if these lie in a few
+/// pages, as in most images, since inodes share attributes. Otherwise it assumes that there are
+/// attributes of every kind.
 fn xattr_use(tree: &Tree) -> XattrUse {
     const NONE: XattrUse = XattrUse { any: false, acl: false, trusted: false };
     const ALL: XattrUse = XattrUse { any: true, acl: true, trusted: true };
@@ -62,7 +73,7 @@ fn xattr_use(tree: &Tree) -> XattrUse {
             page.scan_bytes(name, 0..page.row_count(), each).is_ok()
         });
         if !scan {
-            // What cannot be read now is an error when it is asked for.
+            // The error is reported when the attribute is read.
             found = ALL;
         }
         found != ALL
@@ -70,15 +81,14 @@ fn xattr_use(tree: &Tree) -> XattrUse {
     if scanned.is_ok() { found } else { ALL }
 }
 
-/// What the driver shows of an inode.
+/// Converts the attributes of an inode.
 fn to_view(tree: &Tree, found: &shale_read::Attributes) -> Result<Attributes, ViewError> {
     let data_len = match found.content() {
         Some(content) if found.size > 0 => tree.image().content_data_len(content)?,
-        // As on squashfs: only files take up blocks.
+        // Only files take up blocks, as on SquashFS.
         _ => 0,
     };
-    // Times that are not kept are shown as the modification time, the only one that means
-    // something, rather than as 1970.
+    // A time that the image does not keep is shown as the modification time, not as 1970.
     let kept = tree.snapshot().times_kept;
     let or_mtime = |bit: u8, stamp| time(if kept & bit == 0 { found.mtime } else { stamp });
     Ok(Attributes {
@@ -96,7 +106,7 @@ fn to_view(tree: &Tree, found: &shale_read::Attributes) -> Result<Attributes, Vi
     })
 }
 
-/// What a line of a layout says of a frame: how it is stored, what it is taken for and which frames
+/// Describes a frame in a line of a layout: its lengths, codec and category, and the frames that
 /// have to be decoded first.
 fn frame_text(tree: &Tree, frame: u64) -> Result<String, ViewError> {
     let record = tree.image().frame_record(frame)?;
@@ -182,10 +192,10 @@ impl View for Tree {
     }
 
     fn generation(&self) -> u32 {
-        // Inode numbers mean the same as long as it is the same table of inodes.
+        // Inode numbers keep their meaning as long as the table of inodes is the same.
         let table = self.snapshot().inodes.top.offset.to_le_bytes();
         let id = self.image().superblock().image_id;
-        // FNV-1a: few bytes, no enemy.
+        // FNV-1a: the input is short and collisions are harmless.
         id.iter()
             .chain(&table)
             .fold(0x811C_9DC5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
@@ -194,6 +204,10 @@ impl View for Tree {
     fn id(&self) -> [u8; 16] {
         let table = u128::from(self.snapshot().inodes.top.offset);
         (u128::from_le_bytes(self.image().superblock().image_id) ^ table).to_le_bytes()
+    }
+
+    fn path(&self, inode: u64) -> Option<Vec<u8>> {
+        self.path_of(inode).ok()
     }
 
     fn layout(&self, inode: u64) -> Result<Option<String>, ViewError> {

@@ -1,9 +1,9 @@
-//! The seam between the driver and what it serves: a read-only tree of numbered inodes.
+//! The interface between the driver and what it serves: a read-only tree of numbered inodes.
 //!
-//! The root is inode 1. Inode numbers are stable: the kernel keeps them for ever and hands them
-//! to others as file handles. Nothing a view returns ever changes while it is served, because the
-//! kernel is told to ask only once. A view answers on the thread that asks; it must not hold a
-//! lock while it decodes or waits for input, and must not call back into the mount.
+//! The root is inode 1. Inode numbers are stable: the kernel keeps them and gives them to other
+//! machines as file handles. The answers of a view must not change while it is served, because the
+//! kernel caches them. A view answers on the thread that asks. It must not hold a lock while it
+//! decodes or waits for input, and must not access the mount.
 
 use std::io;
 
@@ -28,24 +28,24 @@ pub struct Time {
     pub nsec: u32,
 }
 
-/// What `stat` shows of an inode.
+/// The attributes that `stat` shows of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     /// Inode number.
     pub inode: u64,
     /// Type and permission bits, as in `st_mode`.
     pub mode: u32,
-    /// Entries that lead here.
+    /// Number of entries that point to this inode.
     pub link_count: u64,
     /// Numeric owner.
     pub uid: u32,
     /// Numeric group.
     pub gid: u32,
-    /// Major and minor number of a device; zero for all else.
+    /// Major and minor number of a device; zero for other kinds.
     pub device: (u32, u32),
     /// Bytes of a file or of a symlink's target.
     pub len: u64,
-    /// Bytes that are data, not hole; tools that copy holes look for `data_len < len`.
+    /// Bytes that are data and not hole. Tools that preserve holes look for `data_len < len`.
     pub data_len: u64,
     /// Last access.
     pub atime: Time,
@@ -55,7 +55,7 @@ pub struct Attributes {
     pub ctime: Time,
 }
 
-/// One name in a directory, and what it leads to.
+/// One entry of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The name: any bytes but `/` and zero.
@@ -64,7 +64,7 @@ pub struct Entry<'a> {
     pub attributes: Attributes,
 }
 
-/// What [`View::seek`] looks for.
+/// The target of [`View::seek`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
     /// The next byte that is not in a hole.
@@ -82,15 +82,15 @@ pub struct Totals {
     pub inode_count: u64,
 }
 
-/// Which extended attributes a tree holds; decides what the kernel is told to ask.
+/// Which extended attributes a tree has; decides which requests the kernel sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XattrUse {
     /// Some inode may have an extended attribute.
     pub any: bool,
-    /// Some inode may have a POSIX access control list. Where this is false, permission checks
-    /// never reach the driver.
+    /// Some inode may have a POSIX access control list. If not, permission checks never reach the
+    /// driver.
     pub acl: bool,
-    /// Some inode may have an attribute in `trusted.`, whose name only root may see.
+    /// Some inode may have a `trusted.` attribute, whose name only root may see.
     pub trusted: bool,
 }
 
@@ -103,7 +103,7 @@ pub enum ViewError {
     /// The inode is not a directory. Reported as ENOTDIR.
     #[error("not a directory")]
     NotDirectory,
-    /// The question does not fit the kind of inode. Reported as EINVAL.
+    /// The call does not apply to this kind of inode. Reported as EINVAL.
     #[error("wrong kind of inode")]
     WrongKind,
     /// The image is damaged here. Reported as EIO and logged.
@@ -116,18 +116,30 @@ pub enum ViewError {
 
 /// A read-only tree. Every method may be called from several threads at once.
 pub trait View: Send + Sync + 'static {
-    /// Attributes of `inode`.
+    /// Returns the attributes of `inode`.
+    ///
+    /// # Errors
+    /// See [`ViewError`], as for all methods.
     fn attributes(&self, inode: u64) -> Result<Attributes, ViewError>;
 
-    /// The attributes of what `name` leads to in `directory`, or `None`.
+    /// Returns the attributes of the inode called `name` in `directory`, or `None`.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
     fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Attributes>, ViewError>;
 
-    /// The directory that holds `directory`; the root's is the root.
+    /// Returns the parent directory of `directory`; the parent of the root is the root.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
     fn parent(&self, directory: u64) -> Result<u64, ViewError>;
 
     /// Calls `each` with the entries of `directory` from index `first` on, in a fixed order, until
-    /// it returns false. An index past the end yields nothing. A directory is listed under its
-    /// parent alone, so that no walk goes in circles.
+    /// `each` returns false. An index past the end yields nothing. A directory is listed only in
+    /// its parent, so that a walk cannot loop.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
     fn list(
         &self,
         directory: u64,
@@ -135,54 +147,82 @@ pub trait View: Send + Sync + 'static {
         each: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<(), ViewError>;
 
-    /// The target of a symlink.
+    /// Returns the target of a symlink.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
     fn link_target(&self, inode: u64) -> Result<Vec<u8>, ViewError>;
 
-    /// Names of the extended attributes of `inode`.
+    /// Calls `each` with the names of the extended attributes of `inode`.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
     fn xattr_names(&self, inode: u64, each: &mut dyn FnMut(&[u8])) -> Result<(), ViewError>;
 
-    /// The value of one extended attribute, or `None`.
+    /// Returns the value of one extended attribute, or `None`.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
     fn xattr(&self, inode: u64, name: &[u8]) -> Result<Option<Vec<u8>>, ViewError>;
 
-    /// Fills `buf` from `offset` and returns how much of it; less than all only at the end.
+    /// Reads bytes from `offset` on into `buf` and returns how many; fewer than `buf` holds only at
+    /// the end of the file.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
     fn read(&self, inode: u64, offset: u64, buf: &mut [u8]) -> Result<usize, ViewError>;
 
-    /// The next offset of what is sought, or `None` where the file ends before it.
+    /// Returns the offset of the next data or hole, or `None` if the file ends before it.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
     fn seek(&self, inode: u64, offset: u64, what: Seek) -> Result<Option<u64>, ViewError>;
 
-    /// Size of the tree.
+    /// Returns the size of the tree.
     fn totals(&self) -> Totals;
 
-    /// Which extended attributes the tree holds. May err on the side of true.
+    /// Returns which extended attributes the tree has. May say true if it is unknown.
     fn xattr_use(&self) -> XattrUse;
 
-    /// Tells trees apart whose inode numbers mean different things, so that a file handle of one
-    /// is not taken for another's.
+    /// Returns a number that differs between trees whose inode numbers mean different things, so
+    /// that a file handle of one tree is not accepted by another.
     fn generation(&self) -> u32 {
         0
     }
 
-    /// Likewise, for who may meet one of the trees years after the other; all zero if the view has
-    /// nothing to tell them by.
+    /// Returns an identifier of the tree that is unique over years, or zeroes if the view has
+    /// none.
     fn id(&self) -> [u8; 16] {
         [0; 16]
     }
 
-    /// Where the bytes of a file lie, as text; `None` where the view has nothing to tell.
+    /// Returns a path of an inode for messages, without a leading slash and empty for the root;
+    /// `None` if the view cannot tell. May be slow.
+    fn path(&self, _inode: u64) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Describes where the bytes of a file lie, as text; `None` if the view does not know.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
     fn layout(&self, _inode: u64) -> Result<Option<String>, ViewError> {
         Ok(None)
     }
 
-    /// Equal for files whose bytes are equal, as far as the view knows: the kernel view lets them
-    /// share their pages. In the order in which files are best read.
+    /// Returns a key that is equal for files that are known to have equal bytes; in the kernel view
+    /// such files share their pages. The order of keys is the best order to read files in.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
     fn content_key(&self, inode: u64) -> Result<u64, ViewError> {
         Ok(inode)
     }
 
-    /// Gives memory back that is held only to be faster; called when nobody has asked for long.
+    /// Frees caches; called when the mount has been idle.
     fn rest(&self) {}
 
-    /// Counters of the layers below, by name, to be shown with the driver's statistics.
+    /// Returns counters of the layers below, by name, for the statistics of the mount.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

@@ -1,5 +1,7 @@
-//! What reading an image cost, in things that can be counted: the same on every machine, so that
-//! tests can assert it. One set per image; a few relaxed atomic additions per operation.
+//! What reading an image costs, in counts that are the same on every machine.
+//!
+//! Tests assert them. There is one set per image; an operation costs a few relaxed atomic
+//! additions.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,27 +13,28 @@ macro_rules! counters {
             $($(#[$doc])* pub(crate) $name: AtomicU64,)*
         }
 
-        /// The counters at one moment (each read on its own, not all at one instant).
+        /// The values of the counters. They are read one after the other, not at one instant.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[non_exhaustive]
         pub struct CounterSnapshot {
             $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Counters {
-            /// The counts so far.
+            /// The values so far.
             pub fn snapshot(&self) -> CounterSnapshot {
                 CounterSnapshot { $($name: self.$name.load(Relaxed),)* }
             }
         }
 
         impl CounterSnapshot {
-            /// What was counted since `earlier`.
+            /// The difference to the values of `earlier`.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.saturating_sub(earlier.$name),)* }
             }
 
-            /// Name and count of each, in a fixed order, for statistics.
+            /// Names and values of all counters in a fixed order, for statistics.
             pub fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
@@ -44,27 +47,27 @@ counters! {
     frames_decoded,
     /// Plain bytes of the frames decoded.
     plain_bytes_decoded,
-    /// Frames asked for and found in the frame cache (or decoded by another reader meanwhile).
+    /// Frames found in the frame cache, or decoded by another reader meanwhile.
     frame_hits,
-    /// Frames asked for and not found there.
+    /// Frames not found in the frame cache.
     frame_misses,
-    /// Frames decoded for a reader by another thread, ahead of its getting there.
+    /// Frames decoded by workers for a read in progress.
     frames_shared,
-    /// Frames decoded because they seemed to be wanted next.
+    /// Frames prefetched: decoded because a reader seemed to need them next.
     frames_prefetched,
-    /// Of those, how many a reader has used.
+    /// Prefetched frames that a reader used.
     prefetch_used,
-    /// Of those, how many were dropped from the cache before a reader used them.
+    /// Prefetched frames that were evicted before a reader used them.
     prefetch_wasted,
     /// Table pages read from the source, dictionaries included.
     pages_read,
-    /// Table pages asked for and found in the page cache.
+    /// Table pages found in the page cache.
     page_hits,
     /// Reads of the source.
     source_reads,
     /// Bytes read from the source.
     source_bytes,
-    /// Reads of damaged bytes that parity made right.
+    /// Reads of damaged bytes that parity repaired.
     reads_repaired,
 }
 

@@ -1,69 +1,76 @@
-//! What can go wrong while reading an image: what, where, expected and found, what to do next.
+//! What can go wrong while reading an image: what, where, expected and found.
 //!
-//! A [`ReadError`] is a [`Fault`] and the place where it was met ("entries row 17 of directory
-//! inode 5"). It is one pointer wide, so results on hot paths stay small. Whether a fault means
-//! that the *image* is damaged, as opposed to a wrong question or a failing disk, is answered by
-//! [`ReadError::is_corrupt`]. This file maps nothing to errno values; that is the mount's business.
+//! A [`ReadError`] is a [`Fault`] and the place where it occurred ("entries row 17 of directory
+//! inode 5"). It is one pointer wide, so results on hot paths stay small.
+//! [`ReadError::is_corrupt`] tells damage of the *image* from a wrong question and from a failing
+//! disk. An error converts into an [`io::Error`] of a fitting kind; errno values are the mount's
+//! business.
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use shale_codec::CodecError;
 use shale_format::{FormatError, Identity};
 use shale_table::TableError;
 use thiserror::Error;
 
-/// What is wrong, without the place.
+/// What went wrong, without the place.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The source could not be read.
-    #[error(
-        "reading {len} bytes at offset {offset} failed: {error}; check the disk or the connection, \
-         then try again"
-    )]
+    /// The file of the image cannot be opened.
+    #[error("cannot open {path}: {error}", path = path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system reported.
+        #[source]
+        error: io::Error,
+    },
+    /// The source cannot be read.
+    #[error("reading {len} bytes at offset {offset} failed: {error}")]
     Io {
         /// Offset in the source (the file, not the image).
         offset: u64,
         /// Bytes asked for.
         len: u64,
-        /// What the system said.
+        /// What the system reported.
+        #[source]
         error: io::Error,
     },
-    /// There is no image in the source.
-    #[error(
-        "not a ShaleFS image: no superblock at {looked}, {found_len} bytes are there; if other data \
-         precedes the image, give its offset"
-    )]
+    /// The source holds no image.
+    #[error("not a ShaleFS image: no superblock at {looked} of {found_len} bytes")]
     NotImage {
-        /// Where a superblock was looked for.
+        /// Where a superblock was searched.
         looked: String,
-        /// Bytes of the source.
+        /// Length of the source in bytes.
         found_len: u64,
     },
-    /// There is no trailer where the sections end.
+    /// The sections end without a trailer.
     #[error(
-        "the image is truncated, it has no trailer: {found_len} bytes are there with \
-         {section_count} whole sections, and {what} at offset {offset}; copy or download it again"
+        "the image is truncated, it has no trailer: {found_len} bytes were found with \
+         {section_count} complete sections, then {what} at offset {offset}; copy or download it \
+         again"
     )]
     Truncated {
         /// Bytes from the start of the image to the end of the source.
         found_len: u64,
-        /// Sections that are there whole.
+        /// Complete sections before the end.
         section_count: u64,
-        /// Image offset of the first section that is not whole or not a section.
+        /// Image offset after the last complete section.
         offset: u64,
-        /// What is there instead of a section.
+        /// What was found there instead of a section.
         what: String,
     },
-    /// A structure is not what it should be.
+    /// A structure is invalid.
     #[error("{error}")]
     Format {
-        /// What the structure is and what is wrong with it.
+        /// Which structure, and what is wrong with it.
         #[from]
         error: FormatError,
     },
-    /// A table page is not what it should be.
+    /// A table page is invalid.
     #[error("{error}")]
     Table {
         /// What is wrong.
@@ -71,46 +78,41 @@ pub enum Fault {
         error: TableError,
     },
     /// Stored bytes do not decode.
-    #[error(
-        "the stored bytes do not decode: {error}; run `shale check` to see which files it hits"
-    )]
+    #[error("the stored bytes do not decode: {error}")]
     Codec {
-        /// What the codec said.
+        /// What the codec reported.
         #[from]
         error: CodecError,
     },
-    /// Bytes are not those that were written.
-    #[error(
-        "checksum of the {what} bytes is {found:016x}, expected {expected:016x}: damaged; run \
-         `shale check` to see which files it hits"
-    )]
+    /// Bytes are not the bytes that were written.
+    #[error("checksum of the {what} bytes is {found:016x}, expected {expected:016x}: damaged")]
     Checksum {
-        /// Which bytes: stored, plain, payload.
+        /// Which bytes: stored, plain or payload.
         what: &'static str,
-        /// The checksum that the image gives.
+        /// The checksum in the image.
         expected: u64,
-        /// The checksum of the bytes found.
+        /// The checksum of the bytes that were read.
         found: u64,
     },
-    /// Tables contradict each other or a limit of the format.
+    /// A value contradicts another one, or a limit of the format.
     #[error("{what} is {found}, expected {expected}")]
     Value {
         /// Which value.
         what: &'static str,
-        /// What it is.
+        /// The value in the image.
         found: u64,
-        /// What it may be.
+        /// The allowed values.
         expected: Expected,
     },
-    /// The image says something that cannot be.
+    /// The image contradicts itself.
     #[error("{what}")]
     Contradiction {
-        /// What, and why it cannot be.
+        /// How it contradicts itself.
         what: &'static str,
     },
     /// One read would decode more than the caller allows.
     #[error(
-        "decoding one frame with all it refers to needs more than {bytes_max} bytes or {frames_max} \
+        "decoding one frame with its references needs more than {bytes_max} bytes or {frames_max} \
          frames; raise the limit on bytes decoded per read if you trust the image"
     )]
     ReadBound {
@@ -119,70 +121,79 @@ pub enum Fault {
         /// The limit in frames.
         frames_max: u64,
     },
-    /// The image is another than the one expected.
+    /// The image does not have the expected identity.
     #[error(
-        "the identity of the image is {found}, expected {expected}: this is another image, or one \
-         that was changed; get it again from where the identity comes from"
+        "the identity of the image is {found}, expected {expected}: this is another image, or it \
+         was changed"
     )]
     Identity {
-        /// What the caller expects.
+        /// The identity that the caller expects.
         expected: Identity,
-        /// What the image gives.
+        /// The identity of the image.
         found: Identity,
     },
-    /// An identity was expected of an image that has none.
+    /// An identity was expected, but the image has none.
     #[error(
-        "the image has no Merkle tree and so no identity to compare with {expected}; it is older \
-         than format 0.2. `shale create` or `shale parity add` make one"
+        "the image has no Merkle tree, so no identity to compare with {expected}: it is older than \
+         format 0.2"
     )]
     NoIdentity {
-        /// What the caller expects.
+        /// The identity that the caller expects.
         expected: Identity,
     },
-    /// There is no such inode in this snapshot.
+    /// The snapshot has no such inode.
     #[error("there is no inode {inode}; this tree has inodes 1 to {inode_count}")]
     NoInode {
         /// The number asked for.
         inode: u64,
-        /// Inodes there are.
+        /// Number of inodes.
         inode_count: u64,
     },
-    /// The inode is of another kind than the question needs.
+    /// The inode has another kind than the call needs.
     #[error("inode {inode} is not a {expected}")]
     WrongKind {
         /// The inode.
         inode: u64,
-        /// The kind the question needs.
+        /// The kind that the call needs.
         expected: Kind,
     },
-    /// There is no such snapshot.
+    /// The image has no such snapshot.
     #[error("there is no snapshot {wanted}; the image has {snapshot_count}")]
     NoSnapshot {
         /// The name or number asked for.
         wanted: String,
-        /// Snapshots there are.
+        /// Number of snapshots.
         snapshot_count: u64,
     },
-    /// A row, frame or content beyond the end was asked for by the caller.
+    /// The caller asked for a row, frame or content beyond the last one.
     #[error("there is no {what} {index}; there are {count}")]
     NoIndex {
         /// What was asked for.
         what: &'static str,
-        /// Its number.
+        /// The number asked for.
         index: u64,
-        /// How many there are.
+        /// How many exist.
         count: u64,
+    },
+    /// A file is longer than the caller allows.
+    #[error("the file has {len} bytes, more than the {len_max} allowed")]
+    TooLong {
+        /// Length of the file in bytes.
+        len: u64,
+        /// The longest length that the caller allows.
+        len_max: u64,
     },
 }
 
-/// The kinds that questions about an inode can need.
+/// The kinds of inodes that calls can need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Kind {
-    /// For reading bytes.
+    /// A regular file, to read bytes.
     File,
-    /// For looking up names.
+    /// A directory, to look up or list names.
     Directory,
-    /// For the target of a link.
+    /// A symbolic link, to read its target.
     Symlink,
 }
 
@@ -196,16 +207,17 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a value in an image may be.
+/// The allowed values of a number in an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Expected {
-    /// Exactly this.
+    /// Exactly this value.
     Exactly(u64),
-    /// This or less.
+    /// This value or less.
     AtMost(u64),
-    /// This or more.
+    /// This value or more.
     AtLeast(u64),
-    /// Between the two, both included.
+    /// Between these values, both included.
     Between(u64, u64),
 }
 
@@ -220,7 +232,10 @@ impl fmt::Display for Expected {
     }
 }
 
-/// A fault and the place where it was met. One pointer wide.
+/// A fault and the place where it occurred. One pointer wide.
+///
+/// [`std::error::Error::source`] returns the error of the system, the codec, the table or the
+/// structure that caused the fault, if there is one.
 pub struct ReadError(Box<Located>);
 
 struct Located {
@@ -229,19 +244,19 @@ struct Located {
 }
 
 impl ReadError {
-    /// What is wrong.
+    /// What went wrong.
     pub fn fault(&self) -> &Fault {
         &self.0.fault
     }
 
-    /// Where it was met, from the outermost structure to the innermost; empty if the fault itself
-    /// says all.
+    /// Where it occurred, from the outermost structure to the innermost; empty if the fault says
+    /// everything.
     pub fn place(&self) -> &str {
         &self.0.place
     }
 
-    /// Whether the image is damaged or hostile, as opposed to a failing source (`Fault::Io`) or a
-    /// question about something that is not there.
+    /// Returns whether the image is damaged or hostile, as opposed to a failing source
+    /// ([`Fault::Io`]) or a call for something that does not exist.
     pub fn is_corrupt(&self) -> bool {
         match self.fault() {
             Fault::Codec { error } => !matches!(error, CodecError::OutOfMemory { .. }),
@@ -256,7 +271,9 @@ impl ReadError {
             }
             Fault::Identity { .. }
             | Fault::NoIdentity { .. }
+            | Fault::Open { .. }
             | Fault::Io { .. }
+            | Fault::TooLong { .. }
             | Fault::NotImage { .. }
             | Fault::ReadBound { .. }
             | Fault::NoInode { .. }
@@ -266,12 +283,12 @@ impl ReadError {
         }
     }
 
-    /// Whether other bytes in the same place could make it good.
-    pub(crate) fn is_healable(&self) -> bool {
+    /// Returns whether a repair of the bytes that were read could remove the fault.
+    pub(crate) fn is_repairable(&self) -> bool {
         matches!(self.fault(), Fault::Io { .. } | Fault::Checksum { .. } | Fault::Format { .. })
     }
 
-    /// Whether nothing was found that could be opened, or the source failed.
+    /// Returns whether no image was found, or the source failed.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self.fault(), Fault::Io { .. } | Fault::NotImage { .. })
     }
@@ -315,30 +332,57 @@ impl fmt::Debug for ReadError {
 impl std::error::Error for ReadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0.fault {
-            Fault::Io { error, .. } => Some(error),
+            Fault::Open { error, .. } | Fault::Io { error, .. } => Some(error),
+            Fault::Format { error } => Some(error),
+            Fault::Table { error } => Some(error),
+            Fault::Codec { error } => Some(error),
             _ => None,
         }
     }
 }
 
-/// Adds a place to the error of a result, formatted only when there is one.
-pub(crate) trait Place<T> {
+impl From<ReadError> for io::Error {
+    /// Keeps the error as the source of an [`io::Error`]. The kind is that of the system's error if
+    /// there is one, `InvalidData` for damage, `NotFound` for what does not exist.
+    #[cold]
+    fn from(error: ReadError) -> Self {
+        let kind = match error.fault() {
+            Fault::Open { error, .. } | Fault::Io { error, .. } => error.kind(),
+            Fault::Codec { error: CodecError::OutOfMemory { .. } } => io::ErrorKind::OutOfMemory,
+            Fault::Format { error: FormatError::Version { .. } | FormatError::Features { .. } } => {
+                io::ErrorKind::Unsupported
+            }
+            Fault::NoInode { .. } | Fault::NoSnapshot { .. } | Fault::NoIndex { .. } => {
+                io::ErrorKind::NotFound
+            }
+            Fault::WrongKind { expected: Kind::Directory, .. } => io::ErrorKind::NotADirectory,
+            Fault::WrongKind { .. } => io::ErrorKind::InvalidInput,
+            Fault::TooLong { .. } => io::ErrorKind::FileTooLarge,
+            Fault::ReadBound { .. } => io::ErrorKind::Other,
+            _ => io::ErrorKind::InvalidData,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Adds a place to the error of a result. The place is formatted only if there is an error.
+pub(crate) trait ErrorContext<T> {
     fn at(self, place: impl FnOnce() -> String) -> Result<T, ReadError>;
 }
 
-impl<T, E: Into<ReadError>> Place<T> for Result<T, E> {
+impl<T, E: Into<ReadError>> ErrorContext<T> for Result<T, E> {
     fn at(self, place: impl FnOnce() -> String) -> Result<T, ReadError> {
         self.map_err(|error| error.into().at(place()))
     }
 }
 
-/// A value that contradicts the rest of the image.
+/// An error for a value that contradicts the rest of the image.
 #[cold]
 pub(crate) fn value(what: &'static str, found: u64, expected: Expected) -> ReadError {
     Fault::Value { what, found, expected }.into()
 }
 
-/// A statement of the image that cannot be.
+/// An error for an image that contradicts itself.
 #[cold]
 pub(crate) fn contradiction(what: &'static str) -> ReadError {
     Fault::Contradiction { what }.into()
@@ -367,5 +411,22 @@ mod tests {
             Fault::Io { offset: 1, len: 2, error: io::Error::other("no answer") }.into();
         assert!(!disk.is_corrupt());
         assert!(size_of::<ReadError>() == size_of::<usize>());
+    }
+
+    #[test]
+    fn the_cause_of_an_error_is_its_source_and_gives_the_kind_of_an_io_error() {
+        use std::error::Error;
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let disk: ReadError = Fault::Io { offset: 1, len: 2, error: denied() }.into();
+        assert!(disk.source().is_some_and(|source| source.is::<io::Error>()));
+        assert_eq!(io::Error::from(disk).kind(), io::ErrorKind::PermissionDenied);
+        let newer: ReadError = FormatError::Version { major: 9, minor: 0 }.into();
+        assert!(newer.source().is_some_and(|source| source.is::<FormatError>()));
+        assert_eq!(io::Error::from(newer).kind(), io::ErrorKind::Unsupported);
+        let damaged = io::Error::from(contradiction("two roots").at("root section"));
+        assert_eq!(damaged.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(damaged.to_string(), "root section: two roots");
+        let inner = damaged.get_ref().and_then(|inner| inner.downcast_ref::<ReadError>());
+        assert!(inner.is_some_and(ReadError::is_corrupt));
     }
 }

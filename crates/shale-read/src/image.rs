@@ -1,150 +1,95 @@
 //! An open image: where it lies, its newest root, the tables that all snapshots share.
 //!
-//! Opening reads superblock, trailer and root, three reads for an image of any size, and checks
-//! all three; no table page is touched. What the tables say is checked when it is read. An image
-//! is immutable once open: bytes appended to its file later are not seen.
+//! Opening reads superblock, trailer and root (three reads for an image of any size) and checks all
+//! three. It touches no table page; tables are checked when they are read. An open image is
+//! immutable: bytes appended to its file later are not seen.
+//!
+//! The layers below answer for frames and contents; this file states what they promise.
+//! [`crate::Tree`] keeps its image open, so it comes after this file.
 
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
 
 use shale_format::schema::{contents, extents, frames, references};
 use shale_format::superblock::SUPERBLOCK_LEN;
-use shale_format::{Identity, MerkleHead, Root, SectionHeader, Snapshot, Superblock, Trailer};
+use shale_format::{
+    FrameRecord, Identity, MerkleHead, Root, SectionHeader, Snapshot, Superblock, Trailer,
+};
 
-use crate::cache::FrameCache;
+use crate::content::map::{ContentMap, Pieces};
+use crate::content::store::ContentStore;
 use crate::counters::Counters;
-use crate::error::{Fault, Place, ReadError, contradiction};
-use crate::pages::{PageStore, TableHandle};
-use crate::prefetch::Prefetch;
-use crate::sections::{self, SectionWalk};
-use crate::source::{SliceSource, Source};
-use crate::stored::Stored;
-use crate::tree::Tree;
-use crate::trust::heal::{HealingSource, Log, Trail};
+use crate::error::{ErrorContext, Fault, ReadError, contradiction};
+use crate::frames::cache::{FrameBytes, FrameCache};
+use crate::frames::records::{FrameRecords, FrameTables, References};
+use crate::frames::store::{FrameStore, ReadCost};
+use crate::options::Options;
+use crate::storage::open::{LocatedImage, OffsetChoice, Recovery};
+use crate::storage::pages::{PageStore, TableHandle, TablePages};
+use crate::storage::sections::{self, SectionWalk};
+use crate::storage::source::{ByteSource, FileSource, SliceSource};
+use crate::storage::stored::Stored;
+use crate::storage::tables::{PageCheck, TableId, check_table, tables_of};
+use crate::trust::heal::{HealingSource, ParityHint};
 use crate::trust::merkle::{self, ProvenSource, identity_of};
 use crate::trust::parity;
-use crate::workers::Workers;
-
-/// Where in its source an image begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OffsetChoice {
-    /// At the start; else where the trailer at the end of the source says; else where the first
-    /// superblock in the first 64 MiB is.
-    #[default]
-    Auto,
-    /// At this offset in bytes.
-    At(u64),
-}
-
-/// Which snapshot of an image.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum SnapshotChoice {
-    /// The newest, which is the last.
-    #[default]
-    Newest,
-    /// By number from 0, the oldest.
-    Index(usize),
-    /// By name; of several of the same name the newest.
-    Name(Vec<u8>),
-}
-
-/// How an image is opened and how much memory it may use.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Where the image begins.
-    pub offset: OffsetChoice,
-    /// A frame cache shared with other images.
-    pub cache: Option<Arc<FrameCache>>,
-    /// Bytes of the frame cache that is made for this image if `cache` is none.
-    pub cache_bytes_max: u64,
-    /// Bytes of this image's cache of table pages.
-    pub page_cache_bytes_max: u64,
-    /// Most plain bytes that reading one frame may decode, its references and theirs included. No
-    /// image that `shale create` makes comes near the default; a hostile one could otherwise make
-    /// one read take hours.
-    pub read_bytes_max: u64,
-    /// Threads that decode beside those that read. Without them, nothing is decoded ahead.
-    pub workers: Option<Arc<Workers>>,
-    /// Bytes that are decoded ahead of a reader that goes on from where it was; 0 is none.
-    pub prefetch_bytes_max: u64,
-    /// Only the image of this identity is opened, and every byte that is used of it is verified
-    /// against it, whoever made it and whatever happened to it on the way.
-    pub expect: Option<Identity>,
-    /// Repair damage while reading, in memory, if the image has parity.
-    pub repair: bool,
-    /// Bytes of repaired leaves that are kept. With fewer a read may have to repair again what an
-    /// earlier one did, and is still given all that it needs.
-    pub repaired_bytes_max: u64,
-    /// Where repairs are told.
-    pub log: Option<Log>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            offset: OffsetChoice::Auto,
-            cache: None,
-            cache_bytes_max: 256 << 20,
-            page_cache_bytes_max: 64 << 20,
-            read_bytes_max: 512 << 20,
-            workers: None,
-            prefetch_bytes_max: 4 << 20,
-            expect: None,
-            repair: true,
-            repaired_bytes_max: 256 << 20,
-            log: None,
-        }
-    }
-}
-
-/// Tells that the source does not end with a valid trailer, so an earlier state of the image was
-/// opened: an append was interrupted, or other bytes follow.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recovery {
-    /// Bytes of the state that was opened.
-    pub image_len: u64,
-    /// Bytes from the start of the image to the end of the source.
-    pub found_len: u64,
-    /// What was found behind the last whole section.
-    pub reason: String,
-}
 
 /// An open image. Shared by reference count; usable from many threads.
+///
+/// ```
+/// use shale_read::{Image, SnapshotChoice};
+///
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/images/0.3-tiny.shale");
+/// let image = Image::open_path(path)?;
+/// println!("{} bytes, {} snapshots", image.len(), image.snapshots().len());
+/// let tree = image.tree(&SnapshotChoice::Newest)?;
+/// assert_eq!(tree.attributes(tree.root_inode())?.permissions, 0o755);
+/// # Ok::<(), shale_read::ReadError>(())
+/// ```
 pub struct Image {
-    number: u64,
-    /// What tables and frames may lie in: if an identity is expected, only what it covers.
-    pub(crate) stored: Stored,
     /// The image to the end of its trailer.
     whole: Stored,
     superblock: Superblock,
     trailer: Trailer,
     recovery: Option<Recovery>,
     root: Root,
-    cache: Arc<FrameCache>,
     pages: Arc<PageStore>,
-    read_bytes_max: u64,
-    /// For jobs that must not keep the image alive.
-    pub(crate) me: Weak<Image>,
-    pub(crate) workers: Option<Arc<Workers>>,
-    pub(crate) prefetch: Prefetch,
-    pub(crate) contents: TableHandle,
-    pub(crate) extents: TableHandle,
-    pub(crate) frames: TableHandle,
-    pub(crate) references: TableHandle,
+    contents: Arc<ContentStore>,
 }
 
+/// Opening.
 impl Image {
+    /// Opens the image in the file or block device at `path`, with default [`Options`].
+    ///
+    /// For other options, use [`Image::open`] with a [`FileSource`].
+    ///
+    /// # Errors
+    /// [`Fault::Open`] if the file cannot be opened, otherwise as [`Image::open`].
+    pub fn open_path(path: impl AsRef<Path>) -> Result<Arc<Self>, ReadError> {
+        let path = path.as_ref();
+        match FileSource::open(path) {
+            Ok(source) => Self::open(Arc::new(source), Options::default()),
+            Err(error) => Err(Fault::Open { path: path.to_owned(), error }.into()),
+        }
+    }
+
     /// Opens the image in `source`.
     ///
-    /// Three reads if the image begins the source and is whole. A few more if other data precedes
-    /// it (up to 65 if it has to be searched for); one per section if its end is missing.
+    /// Three reads if the image begins the source and is complete. A few more if other data
+    /// precedes it (up to 65 if it must be searched); one per section if its end is missing.
     ///
-    /// An image that cannot be opened as it is, or only in an earlier state, is opened through its
-    /// parity if it has some and [`Options::repair`] is set; looking for it may read all of the
-    /// source.
-    pub fn open(source: Arc<dyn Source>, options: Options) -> Result<Arc<Self>, ReadError> {
-        let error = match Found::locate(&source, options.offset) {
-            Ok(found) => match Self::open_found(&source, found, &options) {
+    /// If the image cannot be opened as it is, and it has parity and [`Options::repair`] is set, it
+    /// is opened through its parity. Finding the parity may read the whole source.
+    ///
+    /// # Errors
+    /// The source cannot be read or holds no image, the image is damaged, needs a newer reader or
+    /// has another identity than expected.
+    pub fn open(source: Arc<dyn ByteSource>, options: Options) -> Result<Arc<Self>, ReadError> {
+        let error = match LocatedImage::find(&source, options.offset) {
+            Ok(found) => match Self::open_located(&source, found, &options) {
                 Ok(image) => return Ok(image),
                 Err(error) => error,
             },
@@ -155,44 +100,44 @@ impl Image {
         }
         let start = match options.offset {
             OffsetChoice::At(start) => start,
-            // An image stored inside this one must not be taken for it.
+            // An image stored inside this one must not be mistaken for it.
             OffsetChoice::Auto => 0,
         };
         let Some(parity) = parity::find(&source, Some(start), None) else { return Err(error) };
         let end = start + parity.image_len();
         let kept = options.repaired_bytes_max;
-        let healing: Arc<dyn Source> =
+        let healing: Arc<dyn ByteSource> =
             Arc::new(HealingSource::forced(source, parity, kept, options.log.clone()));
         let at = OffsetChoice::At(start);
-        let opened = Found::locate(&healing, at)
-            .and_then(|found| Self::open_found(&healing, found, &options));
+        let opened = LocatedImage::find(&healing, at)
+            .and_then(|found| Self::open_located(&healing, found, &options));
         match opened {
-            // What was appended later may be what is damaged.
+            // Bytes appended after the parity may be the damaged ones.
             Err(_) if healing.len() > end => {
-                let healing: Arc<dyn Source> = Arc::new(SliceSource::new(healing, 0, end));
-                let found = Found::locate(&healing, at)?;
-                Self::open_found(&healing, found, &options)
+                let healing: Arc<dyn ByteSource> = Arc::new(SliceSource::new(healing, 0, end));
+                let found = LocatedImage::find(&healing, at)?;
+                Self::open_located(&healing, found, &options)
             }
             opened => opened,
         }
     }
 
-    fn open_found(
-        source: &Arc<dyn Source>,
-        found: Found,
+    fn open_located(
+        source: &Arc<dyn ByteSource>,
+        found: LocatedImage,
         options: &Options,
     ) -> Result<Arc<Self>, ReadError> {
-        let Found { start, superblock, trailer, mut recovery, .. } = found;
+        let LocatedImage { start, superblock, trailer, mut recovery, .. } = found;
         let counters = found.stored.counters();
         let tag = superblock.image_tag();
         let mut source = Arc::clone(source);
         if options.repair {
-            let trail = match &recovery {
-                Some(recovery) => Trail::Broken(start + recovery.image_len),
-                None => Trail::Whole(trailer, tag),
+            let hint = match &recovery {
+                Some(recovery) => ParityHint::End(start + recovery.image_len),
+                None => ParityHint::Trailer(trailer, tag),
             };
             let kept = options.repaired_bytes_max;
-            source = Arc::new(HealingSource::new(source, start, trail, kept, options.log.clone()));
+            source = Arc::new(HealingSource::new(source, start, hint, kept, options.log.clone()));
         }
         let whole = Stored::new(Arc::clone(&source), start, Arc::clone(counters));
         let whole = whole.first(trailer.image_len);
@@ -219,7 +164,7 @@ impl Image {
         }
         let cache =
             options.cache.clone().unwrap_or_else(|| FrameCache::new(options.cache_bytes_max));
-        let decoders = Arc::clone(&cache.decoders);
+        let decoders = Arc::clone(cache.decoders());
         let root = match sections::read_root(&stored, &trailer, tag, &decoders) {
             Err(error) if options.expect.is_none() && trailer.merkle_offset > 0 => {
                 let Ok(root) = sections::read_second_root(&whole, &trailer, tag, &decoders) else {
@@ -237,38 +182,37 @@ impl Image {
         let pages = PageStore::new(stored.clone(), decoders, options.page_cache_bytes_max);
         let pages = Arc::new(pages);
         let table = |root, schema| TableHandle::new(&pages, root, schema);
-
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let (contents, extents, frames, references) = (
-            table(root.contents, &contents::SCHEMA),
-            table(root.extents, &extents::SCHEMA),
+        let frame_tables = FrameTables::new(
             table(root.frames, &frames::SCHEMA),
             table(root.references, &references::SCHEMA),
-        );
-        Ok(Arc::new_cyclic(|me| Self {
-            number: NUMBERS.fetch_add(1, Relaxed),
-            contents,
-            extents,
-            frames,
-            references,
             stored,
-            whole,
-            superblock,
-            trailer,
-            recovery,
-            root,
+        );
+        let frame_store = FrameStore::new(
+            next_number(),
+            frame_tables,
             cache,
-            pages,
-            read_bytes_max: options.read_bytes_max,
-            me: Weak::clone(me),
-            workers: options.workers.clone(),
-            prefetch: Prefetch::new(options.prefetch_bytes_max),
-        }))
+            options.workers.clone(),
+            options.read_bytes_max,
+        );
+        let map = ContentMap::new(
+            table(root.contents, &contents::SCHEMA),
+            table(root.extents, &extents::SCHEMA),
+            frame_store,
+        );
+        let contents = ContentStore::new(map, options.prefetch_bytes_max);
+        Ok(Arc::new(Self { whole, superblock, trailer, recovery, root, pages, contents }))
     }
+}
 
-    /// The head of the Merkle tree of the image, and its identity; none before format 0.2. Two
-    /// reads. Nothing vouches for it but the sum of its section: it says which image this claims to
-    /// be, and [`Options::expect`] holds it to that.
+/// What the image is.
+impl Image {
+    /// The head of the image's Merkle tree and its identity; `None` before format 0.2. Two reads.
+    ///
+    /// The head is verified against the checksum of its section only. It states which image this
+    /// claims to be; [`Options::expect`] enforces the claim.
+    ///
+    /// # Errors
+    /// The Merkle section is damaged or cannot be read.
     pub fn identity(&self) -> Result<Option<(MerkleHead, Identity)>, ReadError> {
         let found = merkle::find(&self.whole, &self.trailer, self.superblock.image_tag())?;
         Ok(found.map(|found| (found.head, identity_of(&found.head))))
@@ -276,20 +220,20 @@ impl Image {
 
     /// A number that no other image opened by this process has.
     pub fn number(&self) -> u64 {
-        self.number
+        self.frames().image_number()
     }
 
     /// Where the image begins in its source.
     pub fn offset(&self) -> u64 {
-        self.stored.start()
+        self.whole.start()
     }
 
-    /// Bytes of the image, from superblock to the end of the trailer it was opened with.
+    /// Length of the image in bytes, from the superblock to the end of the trailer that was opened.
     pub fn len(&self) -> u64 {
         self.whole.len()
     }
 
-    /// Never: an image has at least a superblock and a trailer.
+    /// Always false: an image has at least a superblock and a trailer.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -299,12 +243,12 @@ impl Image {
         &self.superblock
     }
 
-    /// The trailer it was opened with.
+    /// The trailer that the image was opened with.
     pub fn trailer(&self) -> &Trailer {
         &self.trailer
     }
 
-    /// The root it was opened with: bounds, tables, snapshots.
+    /// The root that the image was opened with: bounds, tables, snapshots.
     pub fn root(&self) -> &Root {
         &self.root
     }
@@ -314,115 +258,245 @@ impl Image {
         &self.root.snapshots
     }
 
-    /// Says so if the source does not end with the state that was opened.
+    /// How the image was recovered, if an earlier state was opened.
     pub fn recovered(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
     }
+}
 
+/// Caches and counters.
+impl Image {
     /// What reading has cost so far.
     pub fn counters(&self) -> &Arc<Counters> {
-        self.stored.counters()
+        self.whole.counters()
     }
 
     /// The frame cache in use.
     pub fn cache(&self) -> &Arc<FrameCache> {
-        &self.cache
+        self.frames().cache()
     }
 
-    /// Bytes of memory that this image's cached table pages take.
+    /// Bytes of memory used by this image's cached table pages.
     pub fn page_cache_bytes(&self) -> u64 {
         self.pages.bytes()
     }
 
     /// Most plain bytes that reading one frame may decode.
     pub fn read_bytes_max(&self) -> u64 {
-        self.read_bytes_max
+        self.frames().read_bytes_max()
     }
 
-    /// Gives back the memory of this image's cached pages and frames, as far as no reader holds it.
+    /// Frees the memory of this image's cached pages and frames that no reader holds.
     pub fn clear_caches(&self) {
         self.pages.clear();
-        self.cache.forget(self.number);
-        self.cache.decoders.clear();
+        self.frames().clear();
+    }
+}
+
+/// Contents: the bytes of files, by content number.
+impl Image {
+    /// Number of contents, all snapshots together. Content 0 is the empty one.
+    pub fn content_count(&self) -> u64 {
+        self.contents.content_count()
     }
 
-    /// One snapshot's tree. Reads nothing.
-    pub fn tree(self: &Arc<Self>, choice: &SnapshotChoice) -> Result<Tree, ReadError> {
-        let snapshots = self.snapshots();
-        let (index, wanted) = match choice {
-            SnapshotChoice::Newest => (snapshots.len().checked_sub(1), String::new()),
-            SnapshotChoice::Index(index) => (Some(*index), format!("number {index}")),
-            SnapshotChoice::Name(name) => (
-                snapshots.iter().rposition(|snapshot| snapshot.name == *name),
-                format!("named `{}`", name.escape_ascii()),
-            ),
-        };
-        let snapshot_count = snapshots.len() as u64;
-        match index.and_then(|index| snapshots.get(index)) {
-            Some(snapshot) => Ok(Tree::new(Arc::clone(self), &self.pages, snapshot)),
-            None => Err(Fault::NoSnapshot { wanted, snapshot_count }.into()),
-        }
+    /// Length of a content in bytes. Touches one or two pages.
+    ///
+    /// # Errors
+    /// There is no such content, or its row is damaged.
+    pub fn content_len(&self, content: u64) -> Result<u64, ReadError> {
+        self.contents.content_len(content)
     }
 
+    /// The layout of `range` of a content, clipped to the content: cut at extents and frames.
+    ///
+    /// # Errors
+    /// There is no such content, or its row is damaged. Damage of extents and frames is an error of
+    /// the iterator.
+    pub fn pieces(&self, content: u64, range: Range<u64>) -> Result<Pieces<'_>, ReadError> {
+        self.contents.pieces(content, range)
+    }
+
+    /// Fills `buf` with a content's bytes from `offset`. Returns the number of bytes read, which is
+    /// less than asked for only at the end. After an error the bytes in `buf` are undefined.
+    ///
+    /// # Errors
+    /// There is no such content, or a page or frame that the range needs is damaged.
+    pub fn read_content(
+        &self,
+        content: u64,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize, ReadError> {
+        self.contents.read(content, offset, buf)
+    }
+
+    /// Calls `visit` with the bytes of `range` of a content, slice after slice, until it returns
+    /// false. Copies nothing: slices are parts of decoded frames, or zeroes.
+    ///
+    /// # Errors
+    /// As [`Image::read_content`].
+    pub fn visit_content(
+        &self,
+        content: u64,
+        range: Range<u64>,
+        visit: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), ReadError> {
+        self.contents.visit(content, range, visit)
+    }
+
+    /// Bytes of a content that are not in holes: see [`crate::Tree::data_len`].
+    ///
+    /// # Errors
+    /// There is no such content, or one of its extents is damaged.
+    pub fn content_data_len(&self, content: u64) -> Result<u64, ReadError> {
+        self.contents.data_len(content)
+    }
+}
+
+/// Frames.
+impl Image {
+    /// Number of frames, all snapshots together.
+    pub fn frame_count(&self) -> u64 {
+        self.frames().tables().frame_count()
+    }
+
+    /// The record of a frame: where it is stored and how it decodes. Touches one or two pages.
+    /// Every field is checked against limits, tables and image.
+    ///
+    /// # Errors
+    /// There is no such frame, or its record is damaged.
+    pub fn frame_record(&self, frame: u64) -> Result<FrameRecord, ReadError> {
+        self.frames().record(frame)
+    }
+
+    /// The records of `frames`, in order, clipped to the frames that exist. A damaged record is an
+    /// error of its item; the iteration continues after it.
+    pub fn frame_records(&self, frames: Range<u64>) -> FrameRecords<'_> {
+        self.frames().records(frames)
+    }
+
+    /// The frames that `record` refers to, each of which exists. Touches one or two pages if there
+    /// are any.
+    ///
+    /// # Errors
+    /// The table of references is damaged, or names a frame that does not exist.
+    pub fn references(&self, record: &FrameRecord) -> Result<References, ReadError> {
+        self.frames().references(record)
+    }
+
+    /// The plain bytes of a frame, cached or decoded now.
+    ///
+    /// If it is not cached, this costs one read and one decode, and the same for each reference
+    /// that is not cached: at most [`Options::read_bytes_max`] plain bytes in all. The checksums of
+    /// their stored and plain bytes are verified.
+    ///
+    /// # Errors
+    /// There is no such frame, it or a reference is damaged, or the limit is reached.
+    pub fn frame(&self, frame: u64) -> Result<FrameBytes, ReadError> {
+        self.frames().frame(frame)
+    }
+
+    /// As [`Image::frame`], but always reads, decodes and verifies the frame itself, and does not
+    /// cache it. Its references go through the cache, because many frames share them.
+    ///
+    /// # Errors
+    /// As [`Image::frame`].
+    pub fn frame_verified(&self, frame: u64) -> Result<FrameBytes, ReadError> {
+        self.frames().frame_verified(frame)
+    }
+
+    /// What reading one byte of a frame costs with an empty cache. Reads records and references of
+    /// the frame and of all that it needs, and no frame.
+    ///
+    /// # Errors
+    /// Whatever [`Image::frame`] would refuse without decoding: references that do not decrease in
+    /// depth, and more than the limits of one read.
+    pub fn read_cost(&self, frame: u64) -> Result<ReadCost, ReadError> {
+        self.frames().read_cost(frame)
+    }
+}
+
+/// Sections and tables as such, for check and dump.
+impl Image {
     /// Section headers from the superblock to the trailer; one read each.
     pub fn sections(&self) -> SectionWalk<'_> {
         SectionWalk::new(&self.whole, self.superblock.image_tag())
     }
 
-    /// The payload of a section, verified against its checksum and decoded; refused where it is
-    /// longer than `len_max`, stored or plain.
+    /// The payload of a section, verified against its checksum and decoded.
+    ///
+    /// # Errors
+    /// The payload is damaged, or longer than `len_max`, stored or plain.
     pub fn section_payload(
         &self,
         header: &SectionHeader,
         len_max: u64,
     ) -> Result<Vec<u8>, ReadError> {
-        sections::read_payload(&self.whole, header, len_max, &self.cache.decoders)
+        sections::read_payload(&self.whole, header, len_max, self.cache().decoders())
             .at(|| format!("section at offset {}", header.offset))
     }
 
-    /// Fills `buf` with stored bytes of the image from `offset`, as they are: nothing vouches for
-    /// them. For digests over the whole image and for dumps.
+    /// Fills `buf` with stored bytes of the image from `offset`, unverified: for digests over the
+    /// whole image and for dumps.
+    ///
+    /// # Errors
+    /// The range is not inside the image, or the source cannot be read.
     pub fn read_stored(&self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
         self.whole.read_into(offset, buf)
+    }
+
+    /// Every table of the image: the shared ones, then each snapshot's.
+    pub fn tables(&self) -> Vec<TableId> {
+        tables_of(&self.root)
+    }
+
+    /// The pages of a table, to read it with [`shale_table::Table`].
+    pub fn table_pages(&self, table: &TableId) -> TablePages {
+        TablePages::new(Arc::clone(&self.pages), &table.root)
+    }
+
+    /// Reads and verifies every page of a table, index pages before the pages they lead to, and
+    /// calls `visit` with each until it returns false. A damaged data page is visited as such.
+    ///
+    /// One read per page; index pages are read twice. Data pages are not cached.
+    ///
+    /// # Errors
+    /// An index page is damaged, so the pages that it leads to cannot be found.
+    pub fn check_table(
+        &self,
+        table: &TableId,
+        visit: impl FnMut(PageCheck) -> bool,
+    ) -> Result<(), ReadError> {
+        check_table(&self.table_pages(table), table, visit)
+    }
+}
+
+/// For [`crate::Tree`].
+impl Image {
+    pub(crate) fn contents(&self) -> &Arc<ContentStore> {
+        &self.contents
     }
 
     pub(crate) fn page_store(&self) -> &Arc<PageStore> {
         &self.pages
     }
-}
 
-/// An image that was found in a source, and not opened yet.
-struct Found {
-    start: u64,
-    /// From the start of the image to the end of the source.
-    stored: Stored,
-    superblock: Superblock,
-    trailer: Trailer,
-    recovery: Option<Recovery>,
-}
-
-impl Found {
-    fn locate(source: &Arc<dyn Source>, choice: OffsetChoice) -> Result<Self, ReadError> {
-        let counters = Arc::new(Counters::default());
-        let whole = Stored::new(Arc::clone(source), 0, Arc::clone(&counters));
-        let (start, superblock) = sections::locate(&whole, choice)?;
-        let stored = Stored::new(Arc::clone(source), start, counters);
-        let (trailer, recovery) = sections::find_trailer(&stored, &superblock)?;
-        Ok(Self { start, stored, superblock, trailer, recovery })
+    fn frames(&self) -> &FrameStore {
+        self.contents.frames()
     }
 }
 
-impl Drop for Image {
-    fn drop(&mut self) {
-        // In a shared cache, nobody will ask for these again.
-        self.cache.forget(self.number);
-    }
+/// The next image's number in this process.
+fn next_number() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    NUMBERS.fetch_add(1, Relaxed)
 }
 
-impl std::fmt::Debug for Image {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Image")
-            .field("number", &self.number)
+            .field("number", &self.number())
             .field("offset", &self.offset())
             .field("trailer", &self.trailer)
             .finish_non_exhaustive()

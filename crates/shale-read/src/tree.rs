@@ -1,452 +1,435 @@
-//! One snapshot: inodes, names, links.
+//! One snapshot's file tree, as users of this crate see it.
 //!
-//! Every number that comes from a page is checked before it leads anywhere: inode numbers, kinds,
-//! directory indexes, ranges of rows. Directories are numbered level by level, so a parent comes
-//! before its children; that order is checked wherever it is met, which is why no walk over names
-//! can go in circles, nor twice through one directory.
-//!
-//! With warm pages, attributes and lookup cost about a microsecond and no I/O.
+//! This file says what a tree can be asked, what it costs and what is verified. The answers come
+//! from the layer below, `snapshot/`, and from the content store.
 
+use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
-use shale_format::inode::device_parts;
-use shale_format::limits::{LINK_TARGET_LEN_MAX, NAME_LEN_MAX};
-use shale_format::schema::{directories, entries, inodes, symlinks, xattr_items, xattr_sets};
-use shale_format::{InodeKind, InodeRecord, Snapshot, Timestamp};
-use shale_table::Page;
+use shale_format::Snapshot;
+use shale_format::schema::STREAM_HOLE;
 
-use crate::directory::Directory;
-use crate::error::{Expected, Fault, Kind, Place, ReadError, value};
+use crate::content::map::Pieces;
+use crate::content::store::ContentStore;
+use crate::error::{ErrorContext, Fault, ReadError};
 use crate::image::Image;
-use crate::order::{EntryOrder, Marks};
-use crate::pages::{PageStore, TableHandle};
+use crate::options::SnapshotChoice;
+use crate::snapshot::attributes::Attributes;
+use crate::snapshot::listing::{self, Entries, EntryRef};
+use crate::snapshot::tables::{ROOT_INODE, SnapshotTables};
+use crate::snapshot::walk::Walk;
+use crate::snapshot::xattrs;
+use crate::snapshot::{lookup, names};
+use shale_model::Xattr;
 
-/// The root directory's inode.
-pub(crate) const ROOT_INODE: u64 = 1;
-
-/// What `stat` tells, and where the content is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attributes {
-    /// The inode.
-    pub inode: u64,
-    /// Kind; the type bits of `st_mode`.
-    pub kind: InodeKind,
-    /// Permission bits with setuid, setgid, sticky.
-    pub permissions: u32,
-    /// Numeric owner.
-    pub uid: u32,
-    /// Numeric group.
-    pub gid: u32,
-    /// Entries that lead here; for a directory 2 and its directories.
-    pub link_count: u64,
-    /// File: bytes of content. Directory: entries. Symlink: bytes of the target. Others: 0.
-    pub size: u64,
-    /// Last modification of the content.
-    pub mtime: Timestamp,
-    /// Last access; the epoch if the snapshot does not keep it.
-    pub atime: Timestamp,
-    /// Last change of the inode; the epoch if the snapshot does not keep it.
-    pub ctime: Timestamp,
-    /// Creation; the epoch if the snapshot does not keep it.
-    pub btime: Timestamp,
-    /// 0 if there are no xattrs; equal numbers mean equal xattrs.
-    pub xattr_set: u64,
-    /// Content (file), directory index, symlink row or device number, by kind.
-    pub payload: u64,
+/// One snapshot of an image: a tree of names and inodes.
+///
+/// Cheap to clone; usable from many threads. Keeps its image open.
+///
+/// Inodes are numbered from 1, the root directory. Names are bytes, as on Linux. Everything read
+/// is verified against the checksums of the image first.
+///
+/// ```
+/// use shale_read::{Image, SnapshotChoice};
+///
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/images/0.3-tiny.shale");
+/// let tree = Image::open_path(path)?.tree(&SnapshotChoice::Newest)?;
+/// let directory = tree.lookup_path(b"d")?.expect("the directory exists");
+/// for entry in tree.entries(directory, 0) {
+///     let entry = entry?;
+///     println!("{} {}", entry.attributes.size, entry.name.escape_ascii());
+/// }
+/// # Ok::<(), shale_read::ReadError>(())
+/// ```
+#[derive(Clone)]
+pub struct Tree {
+    image: Arc<Image>,
+    tables: Arc<SnapshotTables>,
 }
 
-impl Attributes {
-    /// `st_mode`: type and permission bits.
-    pub fn mode(&self) -> u32 {
-        self.kind.mode_bits() | self.permissions
-    }
-
-    /// Major and minor number of a device; zeroes for any other kind.
-    pub fn device(&self) -> (u32, u32) {
-        match self.kind {
-            InodeKind::BlockDevice | InodeKind::CharDevice => device_parts(self.payload),
-            _ => (0, 0),
+impl Image {
+    /// Returns the tree of one snapshot. Reads nothing.
+    ///
+    /// # Errors
+    /// The image has no such snapshot.
+    pub fn tree(self: &Arc<Self>, choice: &SnapshotChoice) -> Result<Tree, ReadError> {
+        let snapshots = self.snapshots();
+        let (index, wanted) = match choice {
+            SnapshotChoice::Newest => (snapshots.len().checked_sub(1), String::new()),
+            SnapshotChoice::Index(index) => (Some(*index), format!("number {index}")),
+            SnapshotChoice::Name(name) => (
+                snapshots.iter().rposition(|snapshot| snapshot.name == *name),
+                format!("named `{}`", name.escape_ascii()),
+            ),
+        };
+        let snapshot_count = snapshots.len() as u64;
+        match index.and_then(|index| snapshots.get(index)) {
+            Some(record) => {
+                let contents = Arc::clone(self.contents());
+                let tables = SnapshotTables::new(contents, self.page_store(), record);
+                Ok(Tree { image: Arc::clone(self), tables: Arc::new(tables) })
+            }
+            None => Err(Fault::NoSnapshot { wanted, snapshot_count }.into()),
         }
     }
-
-    /// The content of a regular file. Equal numbers mean equal bytes.
-    pub fn content(&self) -> Option<u64> {
-        (self.kind == InodeKind::File).then_some(self.payload)
-    }
 }
 
-/// One snapshot of an image. Cheap to clone; usable from many threads.
-#[derive(Clone)]
-pub struct Tree(Arc<Tables>);
-
-struct Tables {
-    image: Arc<Image>,
-    snapshot: Snapshot,
-    inodes: TableHandle,
-    directories: TableHandle,
-    entries: TableHandle,
-    symlinks: TableHandle,
-    xattr_sets: TableHandle,
-    xattr_items: TableHandle,
-    marks: Marks,
-}
-
+/// The snapshot and its totals.
 impl Tree {
-    pub(crate) fn new(image: Arc<Image>, pages: &Arc<PageStore>, snapshot: &Snapshot) -> Self {
-        let table = |root, schema| TableHandle::new(pages, root, schema);
-        Self(Arc::new(Tables {
-            image,
-            inodes: table(snapshot.inodes, &inodes::SCHEMA),
-            directories: table(snapshot.directories, &directories::SCHEMA),
-            entries: table(snapshot.entries, &entries::SCHEMA),
-            symlinks: table(snapshot.symlinks, &symlinks::SCHEMA),
-            xattr_sets: table(snapshot.xattr_sets, &xattr_sets::SCHEMA),
-            xattr_items: table(snapshot.xattr_items, &xattr_items::SCHEMA),
-            snapshot: snapshot.clone(),
-            marks: Marks::default(),
-        }))
-    }
-
     /// The image that holds this snapshot.
     pub fn image(&self) -> &Arc<Image> {
-        &self.0.image
+        &self.image
     }
 
-    /// The snapshot's record: name, times kept, totals, table roots.
+    /// The snapshot's record: name, stored times, totals, table roots.
     pub fn snapshot(&self) -> &Snapshot {
-        &self.0.snapshot
+        self.tables.record()
     }
 
-    /// The root directory: always 1.
+    /// The inode of the root directory: always 1.
     pub fn root_inode(&self) -> u64 {
         ROOT_INODE
     }
 
-    /// Inodes: numbers 1 to this.
+    /// Number of inodes. Inodes are numbered from 1 to this.
     pub fn inode_count(&self) -> u64 {
-        self.0.inodes.row_count()
+        self.tables.inode_count()
     }
 
-    /// Directory entries of all directories.
+    /// Number of entries of all directories.
     pub fn entry_count(&self) -> u64 {
-        self.0.entries.row_count()
+        self.tables.entry_count()
     }
 
-    /// Directories, the root included.
+    /// Number of directories, the root included.
     pub fn directory_count(&self) -> u64 {
-        self.0.directories.item_count()
+        self.tables.directory_count()
     }
 
     /// Sum of the sizes of all regular files, hard links counted once.
     pub fn file_bytes(&self) -> u64 {
-        self.0.snapshot.file_bytes
+        self.tables.record().file_bytes
     }
+}
 
-    pub(crate) fn directories(&self) -> &TableHandle {
-        &self.0.directories
-    }
-
-    pub(crate) fn entries(&self) -> &TableHandle {
-        &self.0.entries
-    }
-
-    pub(crate) fn marks(&self) -> &Marks {
-        &self.0.marks
-    }
-
-    pub(crate) fn xattr_sets(&self) -> &TableHandle {
-        &self.0.xattr_sets
-    }
-
-    pub(crate) fn xattr_items(&self) -> &TableHandle {
-        &self.0.xattr_items
-    }
-
-    /// The page of an inode and its row there.
-    pub(crate) fn inode_row(&self, inode: u64) -> Result<(Arc<Page>, usize), ReadError> {
-        let inode_count = self.inode_count();
-        match inode.checked_sub(1) {
-            Some(row) if row < inode_count => {
-                let (page, first_row) = self.0.inodes.table()?.page_of(row)?;
-                Ok((page, (row - first_row) as usize))
-            }
-            _ => Err(Fault::NoInode { inode, inode_count }.into()),
-        }
-    }
-
-    /// One column of an inode. Touches one page.
-    pub(crate) fn inode_column(&self, inode: u64, column: usize) -> Result<u64, ReadError> {
-        let (page, row) = self.inode_row(inode)?;
-        Ok(page.u64(column, row)?)
-    }
-
-    /// Kind and payload, without the rest. Touches one page.
-    pub(crate) fn kind_and_payload(&self, inode: u64) -> Result<(InodeKind, u64), ReadError> {
-        let (page, row) = self.inode_row(inode)?;
-        let mode = page.u64(inodes::MODE, row)?;
-        let kind = u32::try_from(mode).ok().and_then(InodeKind::from_mode);
-        let payload = page.u64(inodes::PAYLOAD, row)?;
-        match kind {
-            Some(kind) => Ok((kind, payload)),
-            None => {
-                let error = value("mode", mode, Expected::Between(0o010000, 0o177777));
-                Err(error.at(format!("inode {inode}")))
-            }
-        }
-    }
-
-    /// What `stat` tells of an inode. Touches the page of its row, and one or two more for the size
-    /// of a file, directory or symlink.
-    pub fn attributes(&self, inode: u64) -> Result<Attributes, ReadError> {
-        self.attributes_in(inode, None)
-    }
-
-    /// As `attributes`; if the inode is a directory, its parent has to be `parent`, given by its
-    /// directory index.
-    pub(crate) fn attributes_in(
-        &self,
-        inode: u64,
-        parent: Option<u64>,
-    ) -> Result<Attributes, ReadError> {
-        let (page, row) = self.inode_row(inode)?;
-        let attributes = || -> Result<Attributes, ReadError> {
-            let mut columns = [0; 14];
-            for (column, value) in columns.iter_mut().enumerate() {
-                *value = page.u64(column, row)?;
-            }
-            let record = InodeRecord::from_columns(&columns)?;
-            self.attributes_of(inode, &record, parent, None)
-        };
-        attributes().at(|| format!("inode {inode}"))
-    }
-
-    /// The attributes that a row tells, and those that it leads to. `content_len` is the length of
-    /// the row's content, if it is known to exist.
-    pub(crate) fn attributes_of(
-        &self,
-        inode: u64,
-        record: &InodeRecord,
-        parent: Option<u64>,
-        content_len: Option<u64>,
-    ) -> Result<Attributes, ReadError> {
-        let size = match (record.kind, content_len) {
-            (InodeKind::File, Some(len)) => len,
-            _ => self.size(inode, record, parent)?,
-        };
-        Ok(Attributes {
-            inode,
-            kind: record.kind,
-            permissions: record.permissions,
-            uid: record.uid,
-            gid: record.gid,
-            link_count: record.link_count,
-            size,
-            mtime: record.mtime,
-            atime: record.atime,
-            ctime: record.ctime,
-            btime: record.btime,
-            xattr_set: record.xattr_set,
-            payload: record.payload,
-        })
-    }
-
-    fn size(
-        &self,
-        inode: u64,
-        record: &InodeRecord,
-        parent: Option<u64>,
-    ) -> Result<u64, ReadError> {
-        match record.kind {
-            InodeKind::File => {
-                self.check_content(record.payload)?;
-                self.0.image.content_len(record.payload)
-            }
-            InodeKind::Directory => {
-                let directory = self.directory_at(record.payload, inode)?;
-                if let Some(parent) = parent {
-                    directory.check_parent(parent)?;
-                }
-                Ok(directory.entry_count())
-            }
-            InodeKind::Symlink => Ok(self.target(record.payload)?.len() as u64),
-            _ => Ok(0),
-        }
-    }
-
-    /// That a content named by an inode exists.
-    pub(crate) fn check_content(&self, content: u64) -> Result<(), ReadError> {
-        let count = self.0.image.content_count();
-        if content >= count {
-            return Err(value("content", content, Expected::AtMost(count.saturating_sub(1))));
-        }
-        Ok(())
-    }
-
-    /// The inode that `name` leads to in a directory, if there is such an entry. `.` and `..` are
-    /// not entries.
+/// Names.
+impl Tree {
+    /// The inode that `name` leads to in a directory, or `None` if there is no such entry. `.` and
+    /// `..` are not entries.
     ///
-    /// A binary search among the directory's names; touches the pages of the directory, of its
+    /// A binary search among the directory's names. Touches the pages of the directory, of its
     /// inode and of the inode found, and at most log2 of the pages that its entries span. An entry
-    /// that leads to a directory is followed only if that directory's parent is this one and this
-    /// is its one name: that takes the page of the first entry and, behind hard links in the same
-    /// directory, the pages of all entries before. Of large directories it is remembered how far
-    /// they were looked through.
+    /// that leads to a directory is accepted only if that directory's parent is this one and this
+    /// is its one name. That check takes the page of the first entry; after hard links in the same
+    /// directory, it takes the pages of all entries before this one. For large directories, how far
+    /// they were scanned is recorded.
+    ///
+    /// # Errors
+    /// The inode is not a directory, or the entry or what it leads to is damaged.
     pub fn lookup(&self, directory_inode: u64, name: &[u8]) -> Result<Option<u64>, ReadError> {
-        self.lookup_with(directory_inode, name, |directory, row, inode| {
-            let (kind, payload) = self.kind_and_payload(inode)?;
-            if kind == InodeKind::Directory {
-                self.directory_at(payload, inode)?.check_parent(directory.index)?;
-                EntryOrder::new(directory, row).check_inode(self, directory, row, inode)?;
-            }
-            Ok(inode)
-        })
+        lookup::lookup(&self.tables, directory_inode, name)
     }
 
-    /// As [`Tree::lookup`], with the attributes of what was found: touches fewer pages than one
-    /// after the other.
+    /// As [`Tree::lookup`], with the attributes of the inode. Touches fewer pages than both calls.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`] and [`Tree::attributes`].
     pub fn lookup_attributes(
         &self,
         directory_inode: u64,
         name: &[u8],
     ) -> Result<Option<Attributes>, ReadError> {
-        self.lookup_with(directory_inode, name, |directory, row, inode| {
-            let attributes = self.attributes_in(inode, Some(directory.index))?;
-            if attributes.kind == InodeKind::Directory {
-                EntryOrder::new(directory, row).check_inode(self, directory, row, inode)?;
-            }
-            Ok(attributes)
-        })
+        lookup::lookup_attributes(&self.tables, directory_inode, name)
     }
 
-    /// What `follow` makes of the directory, and of the row and the inode that `name` leads to in
-    /// it.
-    fn lookup_with<T>(
+    /// The inode at the end of a path from the root, or `None` if a name is missing.
+    ///
+    /// Symbolic links are not followed. Slashes may lead, trail and repeat; `.` stays; `..` goes to
+    /// the parent (the root's is the root); an empty path is the root. Costs one lookup per name.
+    ///
+    /// # Errors
+    /// [`Fault::WrongKind`] if a name, or a slash at the end, follows something that is not a
+    /// directory; otherwise as [`Tree::lookup`].
+    pub fn lookup_path(&self, path: &[u8]) -> Result<Option<u64>, ReadError> {
+        lookup::lookup_path(&self.tables, path)
+    }
+
+    /// The parent of a directory; the root is its own parent. Touches three pages.
+    ///
+    /// # Errors
+    /// The inode is not a directory, or its row or its parent's is damaged.
+    pub fn parent(&self, directory_inode: u64) -> Result<u64, ReadError> {
+        self.tables.parent(directory_inode)
+    }
+
+    /// A name that leads to an inode, and the inode of the directory that holds it. Repeated with
+    /// that directory, this reaches the root, whatever the image claims. The root has no name.
+    ///
+    /// Touches about five pages in a tree without hard links. With hard links, it takes a search of
+    /// about the logarithm of their number; in the worst case four million entries are scanned.
+    ///
+    /// # Errors
+    /// There is no such inode, no entry that leads to it was found, or the way up contradicts
+    /// itself.
+    pub fn name_of(&self, inode: u64) -> Result<(Vec<u8>, u64), ReadError> {
+        names::name_of(&self.tables, inode)
+    }
+
+    /// A path from the root to an inode, without a leading slash; empty for the root. If a file has
+    /// several names, this is one of them, usually the first in level order.
+    ///
+    /// Costs one [`Tree::name_of`] per name.
+    ///
+    /// # Errors
+    /// As [`Tree::name_of`], or the path is longer than 1 MiB.
+    pub fn path_of(&self, inode: u64) -> Result<Vec<u8>, ReadError> {
+        names::path_of(&self.tables, inode)
+    }
+
+    /// The path of a directory from the root, without a leading slash; empty for the root. Scans
+    /// the entries of each parent for the one that leads down.
+    ///
+    /// # Errors
+    /// The inode is not a directory, a parent has no entry for it, or the path is longer than
+    /// 1 MiB.
+    pub fn directory_path(&self, directory_inode: u64) -> Result<Vec<u8>, ReadError> {
+        names::directory_path(&self.tables, directory_inode)
+    }
+
+    /// Calls `visit` with the entries after `cookie` (0: all) in the order of their names' bytes,
+    /// until it returns false. `.` and `..` are not among them. A cookie beyond the end gives no
+    /// entries.
+    ///
+    /// Reads the pages of the entries in order. Touches no page of inodes but the directory's own,
+    /// except for hard links and the entries after them. So it cannot check that a directory found
+    /// here has this one as its parent: before entering a directory, use [`Tree::lookup`] or
+    /// [`Tree::list_attributes`].
+    ///
+    /// # Errors
+    /// The inode is not a directory, or an entry is damaged. Entries before it have been visited.
+    pub fn list(
         &self,
         directory_inode: u64,
-        name: &[u8],
-        follow: impl FnOnce(&Directory, u64, u64) -> Result<T, ReadError>,
-    ) -> Result<Option<T>, ReadError> {
-        let directory = self.directory(directory_inode)?;
-        if name.is_empty() || name.len() > NAME_LEN_MAX {
-            return Ok(None);
-        }
-        let found = || -> Result<Option<T>, ReadError> {
-            let Some((row, inode)) = self.find_entry(&directory, name)? else { return Ok(None) };
-            self.check_entry(&directory, inode)
-                .and_then(|()| follow(&directory, row, inode))
-                .map(Some)
-                .at(|| format!("entries row {row}"))
-        };
-        found().at(|| format!("directory inode {directory_inode}"))
+        cookie: u64,
+        visit: impl FnMut(EntryRef<'_>) -> bool,
+    ) -> Result<(), ReadError> {
+        listing::list(&self.tables, directory_inode, cookie, visit)
     }
 
-    /// The entry of a directory with this name: its row, and its inode as it is stored.
-    fn find_entry(
+    /// As [`Tree::list`], with the attributes of each entry. New inodes are stored in the order of
+    /// the listing and read several at a time; others cost one [`Tree::attributes`] each.
+    ///
+    /// # Errors
+    /// As [`Tree::list`] and [`Tree::attributes`].
+    pub fn list_attributes(
         &self,
-        directory: &Directory,
-        name: &[u8],
-    ) -> Result<Option<(u64, u64)>, ReadError> {
-        let rows = directory.entries();
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        let table = self.0.entries.table()?;
-        let (page, first_row) = table.page_of(rows.start)?;
-        let from = (rows.start - first_row) as usize;
-        let in_page = usize::try_from(rows.end - first_row).unwrap_or(usize::MAX);
-        if in_page > page.row_count() {
-            let found = table.search_bytes(entries::NAME, rows, name)?;
-            return found.ok().map(|row| Ok((row, table.u64(entries::INODE, row)?))).transpose();
-        }
-        // Most directories lie in one page, which is then found once and not twice.
-        match page.search_bytes(entries::NAME, from..in_page, name)? {
-            Ok(at) => Ok(Some((first_row + at as u64, page.u64(entries::INODE, at)?))),
-            Err(_) => Ok(None),
-        }
+        directory_inode: u64,
+        cookie: u64,
+        visit: impl FnMut(EntryRef<'_>, &Attributes) -> bool,
+    ) -> Result<(), ReadError> {
+        listing::list_attributes(&self.tables, directory_inode, cookie, visit)
     }
 
-    /// The inode at the end of a path from the root. Symlinks are not followed; slashes may lead,
-    /// trail and repeat; `.` stays, `..` goes to the parent (the root's is the root); an empty path
-    /// is the root. A name under something that is not a directory is [`Fault::WrongKind`]; so is a
-    /// slash behind something that is not one.
-    pub fn lookup_path(&self, path: &[u8]) -> Result<Option<u64>, ReadError> {
-        let mut inode = ROOT_INODE;
-        for name in path.split(|&byte| byte == b'/') {
-            inode = match name {
-                b"" | b"." => continue,
-                b".." => self.parent(inode)?,
-                _ => match self.lookup(inode, name)? {
-                    Some(inode) => inode,
-                    None => return Ok(None),
-                },
-            };
-        }
-        let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        if matches!(last, b"" | b".") && inode != ROOT_INODE {
-            self.directory(inode)?;
-        }
-        Ok(Some(inode))
+    /// Iterates over the entries of a directory after `cookie` (0: all), with their attributes, in
+    /// the order of their names' bytes.
+    ///
+    /// Allocates each name; [`Tree::list_attributes`] does not. An inode that is not a directory is
+    /// an error of the first item.
+    pub fn entries(&self, directory_inode: u64, cookie: u64) -> Entries {
+        Entries::new(Arc::clone(&self.tables), directory_inode, cookie)
     }
 
-    /// Where a symbolic link points, at most 4095 bytes. Touches two pages.
-    pub fn link_target(&self, inode: u64) -> Result<Vec<u8>, ReadError> {
-        match self.kind_and_payload(inode)? {
-            (InodeKind::Symlink, row) => self.target(row).at(|| format!("inode {inode}")),
-            _ => Err(Fault::WrongKind { inode, expected: Kind::Symlink }.into()),
-        }
-    }
-
-    fn target(&self, row: u64) -> Result<Vec<u8>, ReadError> {
-        let row_count = self.0.symlinks.row_count();
-        if row >= row_count {
-            let expected = Expected::AtMost(row_count.saturating_sub(1));
-            return Err(value("row of the link target", row, expected));
-        }
-        let target = self.0.symlinks.table()?.bytes(symlinks::TARGET, row)?;
-        // An empty target cannot be made on Linux, a zero byte would end it early.
-        if !(1..=LINK_TARGET_LEN_MAX).contains(&target.len()) || target.contains(&0) {
-            let expected = Expected::Between(1, LINK_TARGET_LEN_MAX as u64);
-            let len = target.len() as u64;
-            let error = value("length of the link target (no zero bytes)", len, expected);
-            return Err(error.at(format!("symlinks row {row}")));
-        }
-        Ok(target)
-    }
-
-    /// The directory that holds this directory; the root's is the root. Touches three pages.
-    pub fn parent(&self, directory_inode: u64) -> Result<u64, ReadError> {
-        let directory = self.directory(directory_inode)?;
-        let parent = || -> Result<u64, ReadError> {
-            let inode = self.0.directories.table()?.u64(directories::INODE, directory.parent)?;
-            // By the order of numbers a parent comes first; the root is its own.
-            let is_root = directory.index == 0;
-            let inode_max = if is_root { ROOT_INODE } else { directory_inode - 1 };
-            if !(ROOT_INODE..=inode_max).contains(&inode) {
-                let expected = Expected::Between(ROOT_INODE, inode_max);
-                return Err(value("inode of the parent directory", inode, expected));
-            }
-            self.directory(inode)?;
-            Ok(inode)
-        };
-        parent().at(|| format!("directory inode {directory_inode}"))
-    }
-
-    /// That an entry of `directory` may lead to `inode`, as far as numbers tell.
-    pub(crate) fn check_entry(&self, directory: &Directory, inode: u64) -> Result<(), ReadError> {
-        // Nothing leads to the root: that would be a loop.
-        if inode <= ROOT_INODE || inode > self.inode_count() || inode == directory.inode {
-            let expected = Expected::Between(ROOT_INODE + 1, self.inode_count());
-            return Err(value("inode of the entry", inode, expected));
-        }
-        Ok(())
+    /// Walks over everything below `inode`, depth first in name order. `inode` comes first and may
+    /// be of any kind. A directory comes before its entries.
+    ///
+    /// ```
+    /// # use shale_read::{Image, SnapshotChoice};
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/images/0.3-tiny.shale");
+    /// # let tree = Image::open_path(path)?.tree(&SnapshotChoice::Newest)?;
+    /// for entry in tree.walk(tree.root_inode())? {
+    ///     println!("{}", entry?.path.escape_ascii());
+    /// }
+    /// # Ok::<(), shale_read::ReadError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `inode` does not exist or its row is damaged.
+    pub fn walk(&self, inode: u64) -> Result<Walk, ReadError> {
+        Walk::new(Arc::clone(&self.tables), inode)
     }
 }
 
-impl std::fmt::Debug for Tree {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// Inodes.
+impl Tree {
+    /// What `stat` reports of an inode. Touches the page of its row, and one or two more for the
+    /// size of a file, directory or symbolic link.
+    ///
+    /// # Errors
+    /// There is no such inode, or a row that it needs is damaged.
+    pub fn attributes(&self, inode: u64) -> Result<Attributes, ReadError> {
+        self.tables.attributes(inode, None)
+    }
+
+    /// The target of a symbolic link: 1 to 4095 bytes. Touches two pages.
+    ///
+    /// # Errors
+    /// The inode is not a symbolic link, or its target is damaged.
+    pub fn link_target(&self, inode: u64) -> Result<Vec<u8>, ReadError> {
+        self.tables.link_target(inode)
+    }
+
+    /// The value of an inode's extended attribute `name`, or `None`. A binary search; touches the
+    /// pages of the inode, its set and its items.
+    ///
+    /// # Errors
+    /// There is no such inode, or a row that it needs is damaged.
+    pub fn xattr(&self, inode: u64, name: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        xattrs::xattr(&self.tables, inode, name)
+    }
+
+    /// The names of an inode's extended attributes, sorted.
+    ///
+    /// # Errors
+    /// As [`Tree::xattr`].
+    pub fn xattr_names(&self, inode: u64) -> Result<Vec<Vec<u8>>, ReadError> {
+        xattrs::xattr_names(&self.tables, inode)
+    }
+
+    /// All extended attributes of an inode, sorted by name.
+    ///
+    /// # Errors
+    /// As [`Tree::xattr`], or the values are longer than 256 MiB in total.
+    pub fn xattrs(&self, inode: u64) -> Result<Vec<Xattr>, ReadError> {
+        xattrs::xattrs(&self.tables, inode)
+    }
+}
+
+/// Bytes of regular files.
+impl Tree {
+    fn contents(&self) -> &ContentStore {
+        self.tables.contents()
+    }
+
+    /// The content of a regular file.
+    pub(crate) fn file_content(&self, inode: u64) -> Result<u64, ReadError> {
+        self.tables.file_content(inode)
+    }
+
+    /// Reads a regular file from `offset` into `buf`. Returns the number of bytes read, which is
+    /// less than asked for only at the end of the file. After an error the bytes in `buf` are
+    /// undefined.
+    ///
+    /// Touches a page of inodes, contents, extents and frames each. Decodes the frames of the range
+    /// that are not cached, with their references.
+    ///
+    /// # Errors
+    /// The inode is not a regular file, or a page or frame that the range needs is damaged.
+    pub fn read(&self, inode: u64, offset: u64, buf: &mut [u8]) -> Result<usize, ReadError> {
+        let content = self.tables.file_content(inode)?;
+        self.contents().read(content, offset, buf).at(|| format!("file inode {inode}"))
+    }
+
+    /// Reads a whole regular file, if it is at most `len_max` bytes long.
+    ///
+    /// The limit is the caller's, because a hostile image may claim files of any size. Holes count
+    /// as bytes.
+    ///
+    /// # Errors
+    /// [`Fault::TooLong`] if the file is longer, otherwise as [`Tree::read`].
+    pub fn read_to_vec(&self, inode: u64, len_max: usize) -> Result<Vec<u8>, ReadError> {
+        let content = self.tables.file_content(inode)?;
+        let read = || {
+            let len = self.contents().content_len(content)?;
+            let too_long = Fault::TooLong { len, len_max: len_max as u64 };
+            let Some(len) = usize::try_from(len).ok().filter(|len| *len <= len_max) else {
+                return Err(too_long.into());
+            };
+            let mut bytes = vec![0; len];
+            self.contents().read(content, 0, &mut bytes)?;
+            Ok(bytes)
+        };
+        read().map_err(|error: ReadError| error.at(format!("file inode {inode}")))
+    }
+
+    /// Calls `visit` with the bytes of `range` of a regular file, slice after slice, until it
+    /// returns false. Copies nothing.
+    ///
+    /// # Errors
+    /// As [`Tree::read`].
+    pub fn visit_data(
+        &self,
+        inode: u64,
+        range: Range<u64>,
+        visit: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), ReadError> {
+        let content = self.tables.file_content(inode)?;
+        self.contents().visit(content, range, visit).at(|| format!("file inode {inode}"))
+    }
+
+    /// The layout of `range` of a regular file: frames, holes and zero runs. Decodes nothing.
+    ///
+    /// # Errors
+    /// The inode is not a regular file, or its content's row is damaged.
+    pub fn pieces(&self, inode: u64, range: Range<u64>) -> Result<Pieces<'_>, ReadError> {
+        let content = self.tables.file_content(inode)?;
+        self.contents().pieces(content, range).at(|| format!("file inode {inode}"))
+    }
+
+    /// The first offset from `offset` on that is data; zero runs are data. `None` if only a hole
+    /// follows, or if `offset` is at the end or beyond it: what `lseek` calls ENXIO. Walks over the
+    /// extents passed.
+    ///
+    /// # Errors
+    /// The inode is not a regular file, or an extent is damaged.
+    pub fn seek_data(&self, inode: u64, offset: u64) -> Result<Option<u64>, ReadError> {
+        self.seek(inode, offset, false)
+    }
+
+    /// The first offset from `offset` on that is in a hole; the end of the file counts as one.
+    /// `None` if `offset` is at the end or beyond it: what `lseek` calls ENXIO. Walks over the
+    /// extents passed.
+    ///
+    /// # Errors
+    /// As [`Tree::seek_data`].
+    pub fn seek_hole(&self, inode: u64, offset: u64) -> Result<Option<u64>, ReadError> {
+        let content = self.tables.file_content(inode)?;
+        let size = self.contents().content_len(content)?;
+        if offset >= size {
+            return Ok(None);
+        }
+        Ok(Some(self.seek(inode, offset, true)?.unwrap_or(size)))
+    }
+
+    fn seek(&self, inode: u64, offset: u64, hole: bool) -> Result<Option<u64>, ReadError> {
+        let content = self.tables.file_content(inode)?;
+        let place = || format!("file inode {inode}");
+        for segment in self.contents().segments(content, offset..u64::MAX).at(place)? {
+            let segment = segment.at(place)?;
+            if (segment.stream == STREAM_HOLE) == hole {
+                return Ok(Some(segment.offset));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Bytes of a regular file that are not in holes. For `st_blocks`, round up to units of 512
+    /// bytes. Touches one page of extents if the file is one extent, as most files are; walks over
+    /// all extents of other files.
+    ///
+    /// # Errors
+    /// As [`Tree::seek_data`].
+    pub fn data_len(&self, inode: u64) -> Result<u64, ReadError> {
+        let content = self.tables.file_content(inode)?;
+        self.contents().data_len(content).at(|| format!("file inode {inode}"))
+    }
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tree")
-            .field("image", &self.0.image.number())
-            .field("name", &self.0.snapshot.name.escape_ascii().to_string())
+            .field("image", &self.image.number())
+            .field("name", &self.snapshot().name.escape_ascii().to_string())
             .finish_non_exhaustive()
     }
 }

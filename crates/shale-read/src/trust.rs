@@ -1,6 +1,6 @@
-//! What an image is trusted for beyond its sums: identity, and parity that repairs.
+//! Trust beyond checksums: the identity of an image, and parity that repairs it.
 
-pub(crate) mod merkle; // the Merkle tree, and a source that vouches for what it gives
-pub mod parity; // finding parity, and computing lost leaves again
-pub mod salvage; // what is left where superblock, trailer or root is lost
-pub(crate) mod heal; // a source that repairs what its reader finds damaged
+pub(crate) mod merkle; // the Merkle tree, and a source verified against it
+pub mod parity; // finding parity, and restoring lost leaves from it
+pub mod salvage; // what is left of an image without superblock, trailer or root
+pub(crate) mod heal; // a source that repairs damage while it is read

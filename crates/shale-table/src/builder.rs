@@ -1,9 +1,9 @@
-//! Rows in, pages out: builds a table level by level and holds one page of each level.
+//! Building a table: takes rows, stores pages level by level, and holds one page of each level.
 //!
-//! A page is cut when the next row comes and the page has its full number of rows or bytes; an
-//! index page when the next reference comes and it is full. So the same rows give the same pages,
-//! whoever takes them, and a builder that resumes a table goes on exactly as the one that built it
-//! would have: what it reloaded and did not change, it does not store again.
+//! A page ends when it is full and the next row comes; an index page, when it is full and the next
+//! reference comes. So the same rows always give the same pages. A builder that resumes a table
+//! goes on exactly as the one that built it would have: pages that it loaded and did not change are
+//! not stored again.
 
 use crate::{
     ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSink, PageSource, Schema, TableError, TableRoot,
@@ -18,13 +18,13 @@ use crate::{
     write::{ColumnBuffer, encode_page, encode_page_by},
 };
 
-/// Rows of a data page unless [`TableBuilder::with_page_rows`] says otherwise.
+/// Default rows of a data page, see [`TableBuilder::with_page_rows`].
 pub const PAGE_ROWS_DEFAULT: usize = 16_384;
 
-/// References of an index page unless [`TableBuilder::with_index_rows`] says otherwise.
+/// Default references of an index page, see [`TableBuilder::with_index_rows`].
 pub const INDEX_ROWS_DEFAULT: usize = 512;
 
-/// Bytes of byte strings in a data page unless [`TableBuilder::with_page_bytes`] says otherwise.
+/// Default bytes of byte strings in a data page, see [`TableBuilder::with_page_bytes`].
 pub const PAGE_BYTES_DEFAULT: usize = 128 << 10;
 
 /// Builds a table from its rows, in order, and streams its pages to a [`PageSink`].
@@ -41,7 +41,7 @@ pub struct TableBuilder {
     /// Rows in `columns`, and bytes of their strings.
     buffered_rows: usize,
     buffered_bytes: usize,
-    /// Where the page is stored that holds just these rows, if there is one.
+    /// The stored page that holds exactly these rows, if there is one.
     clean: Option<PageRef>,
     /// Full data pages.
     page_count: u64,
@@ -63,9 +63,13 @@ pub struct PageRows {
 }
 
 impl PageRows {
-    /// The plain page as it is compressed best. Depends on the rows, and on `left`: how many bytes
-    /// a compressor leaves of some. It is asked three times for each column of integers that is
-    /// long, with up to 128 KiB; where it says the same of all, the page is as short as it can be.
+    /// Returns the plain page that compresses best. It depends on the rows and on `left`, which
+    /// tells how many bytes a compressor leaves of some. `left` is called three times for each long
+    /// column of integers, with up to 128 KiB. If it always returns the length, the page is as
+    /// short as possible.
+    ///
+    /// # Errors
+    /// The page would be beyond its limit, which the builder excludes.
     pub fn encode(&self, left: &mut dyn FnMut(&[u8]) -> usize) -> Result<Vec<u8>, TableError> {
         encode_page_by(self.schema, &self.columns, self.row_count, &mut |values, plain| {
             integers::encode_compressed(values, left, plain);
@@ -89,14 +93,14 @@ impl PageRows {
 #[derive(Debug, Default)]
 struct Level {
     entries: Vec<IndexEntry>,
-    /// Where the index page is stored that holds just these entries, and the one awaited.
+    /// The stored index page that holds exactly these entries, and the one awaited.
     clean: Option<PageRef>,
     /// The clean page's last entry is still open below.
     awaits: bool,
 }
 
 impl TableBuilder {
-    /// A builder of an empty table.
+    /// Prepares an empty table.
     ///
     /// # Panics
     ///
@@ -120,26 +124,29 @@ impl TableBuilder {
         }
     }
 
-    /// Cuts data pages at `page_rows` rows, within 1 and [`PAGE_ROWS_MAX`].
+    /// Ends data pages at `page_rows` rows, clamped to 1 and [`PAGE_ROWS_MAX`].
     pub fn with_page_rows(mut self, page_rows: usize) -> Self {
         self.page_rows = page_rows.clamp(1, PAGE_ROWS_MAX);
         self
     }
 
-    /// Cuts data pages once their byte strings have `page_bytes` bytes, within 1 and
+    /// Ends data pages when their byte strings have `page_bytes` bytes, clamped to 1 and
     /// [`PAGE_BYTES_MAX`]. More rows and bytes a page compress better and take longer to fetch.
     pub fn with_page_bytes(mut self, page_bytes: usize) -> Self {
         self.page_bytes = page_bytes.clamp(1, PAGE_BYTES_MAX);
         self
     }
 
-    /// Cuts index pages at `index_rows` references, within 2 and [`PAGE_ROWS_MAX`].
+    /// Ends index pages at `index_rows` references, clamped to 2 and [`PAGE_ROWS_MAX`].
     pub fn with_index_rows(mut self, index_rows: usize) -> Self {
         self.index_rows = index_rows.clamp(2, PAGE_ROWS_MAX);
         self
     }
 
-    /// Continues the table at `root` after its last row, as [`TableBuilder::resume_at`].
+    /// Continues the table at `root` after its last row, like [`TableBuilder::resume_at`].
+    ///
+    /// # Errors
+    /// As for [`TableBuilder::resume_at`].
     pub fn resume<S: PageSource>(
         schema: &'static Schema,
         root: &TableRoot,
@@ -148,10 +155,13 @@ impl TableBuilder {
         Self::resume_at(schema, root, root.row_count, source)
     }
 
-    /// Continues the table at `root` after its first `row_count` rows; rows after them (a sentinel,
-    /// say) are dropped. Reads one page a level. Full pages are kept where they are, and so is the
-    /// last one of each level if nothing is pushed: then [`TableBuilder::finish`] gives `root`
-    /// back. The dictionary is kept. Set the page sizes again if they are not the default.
+    /// Continues the table at `root` after its first `row_count` rows, and drops later rows, such
+    /// as a sentinel. Reads one page a level. Full pages stay where they are, and so does the last
+    /// one of each level if nothing is pushed: then [`TableBuilder::finish`] returns `root`. The
+    /// dictionary is kept. Page sizes that are not the default have to be set again.
+    ///
+    /// # Errors
+    /// There are not so many rows, root or index are damaged, or the source fails.
     pub fn resume_at<S: PageSource>(
         schema: &'static Schema,
         root: &TableRoot,
@@ -189,7 +199,7 @@ impl TableBuilder {
         Ok(builder)
     }
 
-    /// Takes the rows of the last data page back.
+    /// Loads the rows of the last data page.
     fn reload(
         &mut self,
         page: &Page,
@@ -235,7 +245,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// The dictionary that the [`TableRoot`] will carry; the builder itself has no use for it.
+    /// Sets the dictionary of the [`TableRoot`]. The builder itself does not use it.
     pub fn set_dictionary(&mut self, dictionary: PageRef) {
         self.dictionary = dictionary;
     }
@@ -245,10 +255,11 @@ impl TableBuilder {
         self.row_count
     }
 
-    /// Adds a row and returns its number. May put one page a level.
+    /// Adds a row and returns its number. May store one page a level.
     ///
-    /// Fails, and adds nothing, if the row does not have the schema's shape or is beyond
-    /// [`VALUE_LEN_MAX`] or [`ROW_BYTES_MAX`]. After an error of the sink the table is lost.
+    /// # Errors
+    /// The row does not match the schema or is beyond [`VALUE_LEN_MAX`] or [`ROW_BYTES_MAX`]; then
+    /// nothing is added. Or the sink fails; then the table is lost.
     pub fn push<S: PageSink>(&mut self, row: &[Value<'_>], sink: &mut S) -> Result<u64, S::Error> {
         let row_bytes = self.check_row(row)?;
         if self.page_is_full() {
@@ -258,10 +269,12 @@ impl TableBuilder {
         Ok(self.row_count - 1)
     }
 
-    /// As [`TableBuilder::push`], but a page that is full is handed out instead of being put: so
-    /// pages can be encoded elsewhere, several at a time. All of them must come back through
-    /// [`TableBuilder::attach`], in order, before [`TableBuilder::finish`]. Not to be mixed with
-    /// `push`.
+    /// Like [`TableBuilder::push`], but returns the rows of a full page instead of storing it, so
+    /// that several pages can be encoded at a time. Each of them has to be attached with
+    /// [`TableBuilder::attach`], in order, before [`TableBuilder::finish`]. Do not mix with `push`.
+    ///
+    /// # Errors
+    /// The row does not match the schema or is beyond a limit; then nothing is added.
     pub fn push_apart(&mut self, row: &[Value<'_>]) -> Result<Option<PageRows>, TableError> {
         let row_bytes = self.check_row(row)?;
         let full = if self.page_is_full() { self.cut() } else { None };
@@ -269,7 +282,7 @@ impl TableBuilder {
         Ok(full)
     }
 
-    /// The rows that no page was made of, for [`TableBuilder::attach`].
+    /// Returns the rows that are in no page yet, for [`TableBuilder::attach`].
     pub fn cut(&mut self) -> Option<PageRows> {
         if self.buffered_rows == 0 {
             return None;
@@ -282,7 +295,10 @@ impl TableBuilder {
         Some(PageRows { schema: self.schema, columns, row_count })
     }
 
-    /// Refers to the page that was made of the oldest rows handed out. May put index pages.
+    /// Adds the page that was made of the oldest rows that were returned. May store index pages.
+    ///
+    /// # Errors
+    /// The sink fails, or the table would have too many levels.
     pub fn attach<S: PageSink>(
         &mut self,
         row_count: usize,
@@ -316,7 +332,10 @@ impl TableBuilder {
         self.row_count += 1;
     }
 
-    /// Puts what is left and returns the table's root.
+    /// Stores the remaining pages and returns the table's root.
+    ///
+    /// # Errors
+    /// The sink fails, or the table would have too many levels.
     pub fn finish<S: PageSink>(mut self, sink: &mut S) -> Result<TableRoot, S::Error> {
         let dictionary = self.dictionary;
         if self.row_count == 0 {
@@ -339,7 +358,7 @@ impl TableBuilder {
         })
     }
 
-    /// Bytes of the row's strings.
+    /// Checks a row. Returns the bytes of its strings.
     fn check_row(&self, row: &[Value<'_>]) -> Result<usize, TableError> {
         let table = self.schema.name;
         if row.len() != self.schema.columns.len() {
@@ -373,7 +392,7 @@ impl TableBuilder {
             || self.buffered_bytes + self.buffered_rows * self.columns.len() * 8 >= PAGE_HELD_MAX
     }
 
-    /// Puts the buffered rows as a data page.
+    /// Stores the buffered rows as a data page.
     fn put_page<S: PageSink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
         let clean = self.clean.take();
         let page = match clean {
@@ -394,7 +413,7 @@ impl TableBuilder {
         self.push_entry(0, entry, clean.is_some(), sink)
     }
 
-    /// Puts the waiting references of `levels[level]` as an index page.
+    /// Stores the waiting references of `levels[level]` as an index page.
     fn put_level<S: PageSink>(&mut self, level: usize, sink: &mut S) -> Result<(), S::Error> {
         let Level { entries, clean, .. } = std::mem::take(&mut self.levels[level]);
         let page = match clean {

@@ -1,15 +1,23 @@
-//! One column of integers read more or less in order: rows near each other are decoded together.
+//! One column of integers, read mostly in order: rows near each other are decoded together.
 
-use crate::{PageSource, cursor::Cursor};
+use crate::{Cursor, PageSource, Table};
 
 /// Rows decoded together.
 const RUN_ROWS: usize = 256;
 
-/// A row that is so little ahead of the one before is worth decoding those between.
+/// If a row is at most this far ahead of the last one, the rows between are decoded too.
 const NEAR_ROWS: u64 = 64;
 
-/// Reads one column row by row. It costs what a scan costs where rows ascend in small steps, and
-/// what [`Cursor::u64`] costs where they jump; a jump does not lose the place.
+impl<'s, S: PageSource> Table<'s, S> {
+    /// Returns a reader of one column of integers, for rows that are mostly in order.
+    pub fn column(&self, column: usize) -> Column<'s, S> {
+        let cursor = self.cursor();
+        Column { cursor, column, run: Vec::new(), first_row: 0, alone: 0 }
+    }
+}
+
+/// Reads one column row by row. Costs as much as a scan where rows ascend in small steps, and as
+/// much as [`Cursor::u64`] where they jump. After a jump, the decoded rows are still there.
 #[derive(Debug)]
 pub struct Column<'s, S> {
     cursor: Cursor<'s, S>,
@@ -22,11 +30,11 @@ pub struct Column<'s, S> {
 }
 
 impl<'s, S: PageSource> Column<'s, S> {
-    pub(crate) fn new(cursor: Cursor<'s, S>, column: usize) -> Self {
-        Self { cursor, column, run: Vec::new(), first_row: 0, alone: 0 }
-    }
-
-    /// One integer. Touches one page a level, or none if the row is in the page of the one before.
+    /// Returns one integer. Touches one page a level, or none if the row is in the page of the last
+    /// one.
+    ///
+    /// # Errors
+    /// As for [`Table::u64`].
     pub fn u64(&mut self, row: u64) -> Result<u64, S::Error> {
         let at = row.checked_sub(self.first_row).and_then(|at| usize::try_from(at).ok());
         if let Some(&value) = at.and_then(|at| self.run.get(at)) {

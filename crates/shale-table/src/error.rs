@@ -1,7 +1,7 @@
 //! What can go wrong: damage in a page or root, and wrong use by the program.
 //!
-//! Column codecs report [`Damage`], which only says what is wrong; the page adds which table and
-//! column it was. Nothing here is fatal: callers decide what to do with a damaged page.
+//! Column codecs report [`Damage`], which only says what is wrong; the page adds table and column.
+//! Nothing here is fatal: callers decide what to do with a damaged page.
 
 use crate::schema::ColumnKind;
 
@@ -9,7 +9,7 @@ use crate::schema::ColumnKind;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// A page's bytes contradict the page format or each other.
+    /// The bytes of a page contradict the page format or each other.
     #[error("table `{table}`: damaged page: {what}")]
     PageDamaged {
         /// Name of the table's schema.
@@ -17,7 +17,7 @@ pub enum TableError {
         /// What was found and what should have been.
         what: &'static str,
     },
-    /// A column's bytes contradict the page format or each other.
+    /// The bytes of a column contradict the page format or each other.
     #[error("table `{table}`, column `{column}`: damaged page: {what}")]
     ColumnDamaged {
         /// Name of the table's schema.
@@ -27,7 +27,7 @@ pub enum TableError {
         /// What was found and what should have been.
         what: &'static str,
     },
-    /// The tree of pages contradicts itself: a root or an index page names what cannot be.
+    /// The tree of pages contradicts itself: a root or an index page is impossible.
     #[error("table `{table}`: damaged index: {what}")]
     IndexDamaged {
         /// Name of the table's schema.
@@ -35,17 +35,17 @@ pub enum TableError {
         /// What was found and what should have been.
         what: &'static str,
     },
-    /// A row beyond the end was asked for.
+    /// The caller asked for a row beyond the end.
     #[error("table `{table}`: row {row} asked for, but there are {row_count}")]
     RowRange {
         /// Name of the table's schema.
         table: &'static str,
         /// The row asked for (for a range: its end).
         row: u64,
-        /// Rows there are, in the page or table that was asked.
+        /// Rows of the page or table.
         row_count: u64,
     },
-    /// A column that does not exist, or is of the other kind, was asked for or pushed.
+    /// The caller asked for or pushed a column that does not exist or is of the other kind.
     #[error("table `{table}`: column {column} is not a column of kind {kind:?}")]
     ColumnKind {
         /// Name of the table's schema.
@@ -55,7 +55,7 @@ pub enum TableError {
         /// The kind asked for.
         kind: ColumnKind,
     },
-    /// A row with too few or too many values was pushed.
+    /// The caller pushed a row with too few or too many values.
     #[error("table `{table}`: a row of {found} values pushed, the schema has {expected} columns")]
     RowShape {
         /// Name of the table's schema.
@@ -79,6 +79,6 @@ pub enum TableError {
     },
 }
 
-/// What a column codec found wrong; the page turns it into a [`TableError::ColumnDamaged`].
+/// Damage that a column codec found; the page turns it into a [`TableError::ColumnDamaged`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Damage(pub(crate) &'static str);

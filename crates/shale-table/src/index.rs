@@ -1,4 +1,4 @@
-//! Index pages: what lies where, one row for each page of the level below.
+//! Index pages: one row for each page of the level below.
 //!
 //! An index page is a page like any other, with a schema of its own. Level 1 refers to data pages,
 //! level 2 to pages of level 1, and so on; there is one page at the top. `first_row` and

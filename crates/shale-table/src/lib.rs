@@ -5,11 +5,12 @@
 //! finds pages through a small index tree and reads single values out of them ([`Page`]) without
 //! unpacking the rest. Each column of each page is stored by the codec that is smallest for it.
 //!
-//! The crate knows no files, images, compression, checksums or threads: it turns rows into plain
-//! pages and plain pages into rows, and carries references ([`PageRef`]) that others make and
-//! follow. It trusts no byte it reads: a damaged page gives errors or wrong values, never a panic,
-//! and memory within [`limits`]. The page format is documented where it is implemented: `page` (the
-//! page), `integers` and `byte_strings` (the codecs), `index` (index pages).
+//! The crate knows no files, images, compression, checksums or threads. It turns rows into plain
+//! pages and plain pages into rows, and carries references ([`PageRef`]) that callers make and
+//! follow. It trusts no byte that it reads: a damaged page gives errors or wrong values, never a
+//! panic, and memory stays within [`limits`]. The page format is documented where it is
+//! implemented: `page` (the page), `integers` and `byte_strings` (the codecs), `index` (index
+//! pages).
 //!
 //! ```
 //! use std::{cell::RefCell, sync::Arc};
@@ -56,7 +57,7 @@
 pub mod limits; // every limit, with its reason
 mod error; // what can go wrong
 mod schema; // what a table looks like
-mod store; // how pages are put and got: the seam to storage
+mod store; // how pages are stored and fetched: the interface to storage
 mod varint; // variable-length integers, and reading headers
 mod bitpack; // integers of a fixed width
 mod integers; // codecs of integer columns

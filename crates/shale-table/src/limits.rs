@@ -1,8 +1,8 @@
 //! The limits of tables and pages, each with its reason.
 //!
-//! They hold for what the builder writes and for what a page may claim: [`crate::Page::parse`] and
-//! [`crate::Table::new`] refuse anything beyond them, so that no number read from an image sizes an
-//! allocation or a loop that these constants do not bound.
+//! They hold for what the builder writes and for what a page may claim. [`crate::Page::parse`] and
+//! [`crate::Table::new`] refuse anything beyond them, so no number of an image sizes an allocation
+//! or a loop that these constants do not bound.
 
 /// Longest plain page, in bytes. A page is held whole in memory, and one row may carry
 /// [`ROW_BYTES_MAX`]; 4 MiB leaves room for such a row and stays far below any cache budget.
@@ -13,7 +13,7 @@ pub const PAGE_PLAIN_LEN_MAX: usize = 4 << 20;
 pub const PAGE_ROWS_MAX: usize = 65_536;
 
 /// Most levels of a table: index levels and the data pages together. With 512 references an index
-/// page and 4096 rows a page, 6 levels already hold 2^57 rows; more could only be meant to harm.
+/// page and 4096 rows a page, 6 levels already hold 2^57 rows; more can only be an attack.
 pub const LEVELS_MAX: u8 = 8;
 
 /// Most columns of a schema. Bounds what parsing one page costs.
@@ -24,15 +24,14 @@ pub const COLUMNS_MAX: usize = 32;
 pub const VALUE_LEN_MAX: usize = 1 << 20;
 
 /// Most bytes that the byte strings of one row may have together. With [`PAGE_HELD_MAX`] it makes
-/// sure that a page, which is cut only before the row after it got full, fits
-/// [`PAGE_PLAIN_LEN_MAX`].
+/// sure that a page fits [`PAGE_PLAIN_LEN_MAX`], although it ends only after it is full.
 pub const ROW_BYTES_MAX: usize = 2 << 20;
 
-/// Most bytes of byte strings that a builder may be told to collect before it cuts a page.
+/// Most bytes of byte strings that a builder can be set to collect before it ends a page.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
-/// What a page may hold before it is cut, whatever its rows are: the bytes of its strings and eight
-/// for each value, lengths included. Room for the usual 16,384 rows of the widest table.
+/// A page with this many bytes is ended, where its strings count with their bytes and each value
+/// with eight. Room for the usual 16,384 rows of the widest table.
 pub const PAGE_HELD_MAX: usize = 15 << 17;
 
 const _: () = assert!(ROW_BYTES_MAX + PAGE_HELD_MAX < PAGE_PLAIN_LEN_MAX);

@@ -1,4 +1,4 @@
-//! One page: some thousand rows of a table, column by column, read where they lie.
+//! One page: some thousand rows of a table, column by column, read in place.
 //!
 //! # Wire format
 //!
@@ -10,24 +10,23 @@
 //! | columns | sections | one for each column of the schema, in its order |
 //!
 //! A column of integers is an integer section ([`crate::integers`]), a column of byte strings is a
-//! string section ([`crate::byte_strings`]). Sections say themselves where they end; the page ends
-//! with the last one. Varints are LEB128 ([`crate::varint`]), packed values are little-endian bit
+//! string section ([`crate::byte_strings`]). Sections determine their own ends; the page ends with
+//! the last one. Varints are LEB128 ([`crate::varint`]), packed values are little-endian bit
 //! strings ([`crate::bitpack`]). Names and kinds of columns are not stored: they are the schema's.
 //!
 //! # What is checked
 //!
 //! [`Page::parse`] checks tags, nesting, counts, the order of runs and that every part lies inside
-//! the page, in time that depends on the columns and their runs, not the rows, and allocates less
-//! than [`COLUMNS_MAX`] times 2 KiB besides the bytes it was given. What lies inside the parts is
+//! the page. Its time depends on the columns and their runs, not the rows. It allocates less than
+//! [`COLUMNS_MAX`] times 2 KiB besides the bytes that it was given. The content of the parts is
 //! checked when it is read: on a damaged page every method returns an error or some value, and
-//! never panics. Integrity is not
-//! checked here: whoever fetched the page verified its checksum.
+//! never panics. Checksums are verified by the caller that fetched the page.
 
 use std::{cmp::Ordering, fmt, mem::size_of, ops::Range};
 
 use crate::{
     ColumnKind, Schema, TableError,
-    byte_strings::{ByteStrings, Nesting},
+    byte_strings::ByteStrings,
     error::Damage,
     integers::{Integers, TIER_COLUMN},
     limits::{COLUMNS_MAX, PAGE_PLAIN_LEN_MAX, PAGE_ROWS_MAX},
@@ -37,12 +36,12 @@ use crate::{
 /// The page format this crate writes, and the only one it reads.
 pub const PAGE_VERSION: u8 = 1;
 
-/// How many integers a search reads at once when it is near.
+/// Integers that a search reads at once at its end.
 const SEARCH_BLOCK: usize = 64;
 
 /// A parsed page that owns its plain bytes. Rows are counted from the page's first.
 ///
-/// Every method returns [`TableError::RowRange`] for rows that are not there,
+/// Every method returns [`TableError::RowRange`] for rows that do not exist,
 /// [`TableError::ColumnKind`] for a column that is not of the kind the method reads, and
 /// [`TableError::ColumnDamaged`] when it meets bytes that cannot be right.
 #[derive(Debug)]
@@ -69,6 +68,9 @@ enum Section {
 impl Page {
     /// Parses the headers of a page and checks the bounds of all its parts. Costs some tens of
     /// nanoseconds a column and some a run, whatever the number of rows.
+    ///
+    /// # Errors
+    /// The page is too long, or its headers contradict the format, the schema or each other.
     pub fn parse(plain: Vec<u8>, schema: &'static Schema) -> Result<Page, TableError> {
         let table = schema.name;
         let damaged = |Damage(what)| TableError::PageDamaged { table, what };
@@ -96,9 +98,7 @@ impl Page {
                 ColumnKind::U64 => {
                     Integers::parse(&mut reader, row_count, TIER_COLUMN).map(Section::U64)
                 }
-                ColumnKind::Bytes => {
-                    ByteStrings::parse(&mut reader, row_count, Nesting::Column).map(Section::Bytes)
-                }
+                ColumnKind::Bytes => ByteStrings::parse(&mut reader, row_count).map(Section::Bytes),
             };
             let section = section.map_err(|Damage(what)| TableError::ColumnDamaged {
                 table,
@@ -128,14 +128,21 @@ impl Page {
         &self.plain
     }
 
-    /// One integer. Costs a few nanoseconds in most codecs, at most a sum over 64 differences.
+    /// Returns one integer. Costs a few nanoseconds in most codecs, at most a sum over 64
+    /// differences.
+    ///
+    /// # Errors
+    /// See [`Page`].
     pub fn u64(&self, column: usize, row: usize) -> Result<u64, TableError> {
         let integers = self.integers(column)?;
         self.check_row(row)?;
         integers.get(&self.plain, row).map_err(|damage| self.damaged(column, damage))
     }
 
-    /// Replaces the content of `out` with the integers of `rows`. Cheaper than asking one by one.
+    /// Replaces the content of `out` with the integers of `rows`. Cheaper than single reads.
+    ///
+    /// # Errors
+    /// See [`Page`].
     pub fn u64_range(
         &self,
         column: usize,
@@ -149,9 +156,12 @@ impl Page {
         integers.read(&self.plain, rows.start, out).map_err(|damage| self.damaged(column, damage))
     }
 
-    /// The first row of `rows` whose integer is greater than `value`; `rows.end` if none is. The
-    /// integers must ascend over `rows` (else the answer is some row of the range). Allocates
-    /// nothing.
+    /// Finds the first row of `rows` whose integer is greater than `value`; `rows.end` if there is
+    /// none. The integers must ascend over `rows` (else the answer is some row of the range).
+    /// Allocates nothing.
+    ///
+    /// # Errors
+    /// See [`Page`].
     pub fn search_u64(
         &self,
         column: usize,
@@ -165,6 +175,9 @@ impl Page {
     }
 
     /// Replaces the content of `out` with one byte string.
+    ///
+    /// # Errors
+    /// See [`Page`].
     pub fn bytes_into(
         &self,
         column: usize,
@@ -181,14 +194,20 @@ impl Page {
         Ok(())
     }
 
-    /// One byte string.
+    /// Returns one byte string.
+    ///
+    /// # Errors
+    /// See [`Page`].
     pub fn bytes(&self, column: usize, row: usize) -> Result<Vec<u8>, TableError> {
         let mut out = Vec::new();
         self.bytes_into(column, row, &mut out)?;
         Ok(out)
     }
 
-    /// How the byte string of `row` compares with `key`: `Less` if the string sorts before the key.
+    /// Compares the byte string of `row` with `key`: `Less` if the string sorts before the key.
+    ///
+    /// # Errors
+    /// See [`Page`].
     pub fn bytes_cmp(&self, column: usize, row: usize, key: &[u8]) -> Result<Ordering, TableError> {
         let strings = self.strings(column)?;
         self.check_row(row)?;
@@ -196,8 +215,12 @@ impl Page {
         view.map_err(|damage| self.damaged(column, damage))
     }
 
-    /// As `slice::binary_search` over the byte strings of `rows`, which must ascend (else the
-    /// answer is some row of the range): `Ok` is a row that holds `key`, `Err` where it would be.
+    /// Searches the byte strings of `rows` like `slice::binary_search`: `Ok` is a row that holds
+    /// `key`, `Err` where it would be. The strings must ascend (else the answer is some row of the
+    /// range).
+    ///
+    /// # Errors
+    /// See [`Page`].
     pub fn search_bytes(
         &self,
         column: usize,
@@ -210,7 +233,10 @@ impl Page {
     }
 
     /// Calls `visit(row, string)` for `rows` in order until it returns false. Much cheaper than
-    /// asking one by one.
+    /// single reads.
+    ///
+    /// # Errors
+    /// See [`Page`].
     pub fn scan_bytes(
         &self,
         column: usize,
@@ -222,7 +248,7 @@ impl Page {
         strings.scan(&self.plain, rows, &mut visit).map_err(|damage| self.damaged(column, damage))
     }
 
-    /// Bytes of memory that this page holds; what a cache should count.
+    /// Returns the memory that this page holds, in bytes; a cache should count this.
     pub fn memory_len(&self) -> usize {
         let heap_len = |column: &Column| match &column.section {
             Section::U64(integers) => integers.heap_len(),
@@ -234,7 +260,7 @@ impl Page {
             + self.columns.iter().map(heap_len).sum::<usize>()
     }
 
-    /// What the page is made of: its [`fmt::Display`] is one line a column.
+    /// Describes the page. The [`fmt::Display`] of the description has one line for each column.
     pub fn describe(&self) -> PageSummary {
         let columns = self.schema.columns.iter().zip(&self.columns).map(|(spec, column)| {
             let codec = match &column.section {
@@ -291,8 +317,8 @@ impl Page {
     }
 }
 
-/// Where the first value greater than `value` is. Probes only rows at which every codec has a
-/// checkpoint until a block is left, and reads that whole if single values would cost as much.
+/// Finds the first value greater than `value`. Probes only rows at which every codec has a
+/// checkpoint until a block is left, and reads that as a whole if single values would cost as much.
 fn search_integers(
     integers: &Integers,
     page: &[u8],
@@ -324,7 +350,7 @@ fn search_integers(
     Ok(start + block.partition_point(|&v| v <= value))
 }
 
-/// What a page is made of, for people; see [`Page::describe`].
+/// Description of a page, for people; see [`Page::describe`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PageSummary {
     /// Name of the table's schema.
@@ -337,7 +363,7 @@ pub struct PageSummary {
     pub columns: Vec<ColumnSummary>,
 }
 
-/// What one column of a page is made of.
+/// Description of one column of a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ColumnSummary {
     /// The column's name.

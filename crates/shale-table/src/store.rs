@@ -1,12 +1,12 @@
-//! How this crate meets storage: references to pages, the root of a table, and the two traits that
-//! put and get plain pages. Where pages lie, how they are compressed and checked is the
-//! implementer's business; this crate only carries the references.
+//! The interface to storage: references to pages, the root of a table, and the two traits that
+//! store and fetch plain pages. Implementers decide where pages lie, and how they are compressed
+//! and checked; this crate only carries the references.
 
 use std::sync::Arc;
 
 use crate::{Page, Schema, TableError};
 
-/// Where a stored page is and how to get its plain bytes back. Opaque to this crate.
+/// Where a stored page is and how it becomes plain. Opaque to this crate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PageRef {
     /// Offset of the stored bytes.
@@ -17,11 +17,11 @@ pub struct PageRef {
     pub stored_len: u32,
     /// Plain bytes.
     pub plain_len: u32,
-    /// How the page is stored.
+    /// Codec of the page: how it is stored.
     pub codec: u8,
 }
 
-/// All that must be kept to find a table again.
+/// Everything that is needed to read a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TableRoot {
     /// Rows of the table.
@@ -32,7 +32,7 @@ pub struct TableRoot {
     pub level_count: u8,
     /// The one page of the highest level.
     pub top: PageRef,
-    /// A page that helps to decode the others (a compression dictionary); all zero: none. This
+    /// A page that serves the others as compression dictionary; all zero if there is none. This
     /// crate only carries it.
     pub dictionary: PageRef,
 }
@@ -42,19 +42,24 @@ pub trait PageSink {
     /// The sink's errors; the builder adds its own.
     type Error: From<TableError>;
 
-    /// Stores one plain page (at most [`crate::limits::PAGE_PLAIN_LEN_MAX`] bytes) and says how to
-    /// find it again.
+    /// Stores one plain page (at most [`crate::limits::PAGE_PLAIN_LEN_MAX`] bytes) and returns a
+    /// reference to it.
+    ///
+    /// # Errors
+    /// Those of the implementer.
     fn put(&mut self, plain: &[u8]) -> Result<PageRef, Self::Error>;
 }
 
-/// Gives pages back: fetches, verifies, decompresses, parses ([`Page::parse`]) and, if it is wise,
-/// caches.
+/// Fetches pages: reads, verifies, decompresses, parses ([`Page::parse`]) and caches them.
 pub trait PageSource {
     /// The source's errors; the table adds its own.
     type Error: From<TableError>;
 
-    /// The page at `page`. `schema` is the table's own for data pages and
+    /// Returns the page at `page`. `schema` is that of the table for data pages and
     /// [`crate::INDEX_SCHEMA`] for index pages.
+    ///
+    /// # Errors
+    /// Those of the implementer.
     fn page(&self, page: &PageRef, schema: &'static Schema) -> Result<Arc<Page>, Self::Error>;
 }
 

@@ -1,20 +1,22 @@
-//! Rows out: finds the pages of a table that hold what is asked for, touching few.
+//! Reading a table: finds the pages that hold the rows asked for, and touches few others.
 //!
 //! A lookup goes down from the top page, one page a level. Every step checks that the index agrees
-//! with itself: a damaged or hostile index gives [`TableError::IndexDamaged`] or some row's values,
-//! never a panic or an endless walk.
+//! with itself: a damaged or hostile index gives [`TableError::IndexDamaged`] or the values of some
+//! row, never a panic or an endless loop.
 
 use std::{ops::Range, sync::Arc};
 
 use crate::{
-    Column, ColumnKind, Cursor, INDEX_SCHEMA, Page, PageRef, PageSource, Schema, TableError,
-    TableRoot,
+    ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSource, Schema, TableError, TableRoot,
     index::{self, IndexEntry},
     limits::LEVELS_MAX,
 };
 
-/// A table that is read in place. It holds no page: making and copying one costs nothing. Each
-/// method says how many pages it asks its source for; see [`Table::cursor`] to ask for fewer.
+/// A table that is read in place. It holds no page, so making and copying one costs nothing. Each
+/// method documents how many pages it asks its source for; [`Table::cursor`] asks for fewer.
+///
+/// Methods fail with the errors of the source, and with those of [`Page`] and
+/// [`TableError::IndexDamaged`] where pages or index are damaged.
 #[derive(Debug)]
 pub struct Table<'s, S> {
     root: TableRoot,
@@ -37,14 +39,17 @@ pub struct PageVisit {
     pub level: u8,
     /// First row under the page.
     pub first_row: u64,
-    /// Rows under the page, as the index has it.
+    /// Rows under the page, according to the index.
     pub row_count: u64,
     /// Where it is.
     pub page: PageRef,
 }
 
 impl<'s, S: PageSource> Table<'s, S> {
-    /// The table at `root`. Touches no page. Fails if the root contradicts itself.
+    /// Returns the table at `root`. Touches no page.
+    ///
+    /// # Errors
+    /// The root contradicts itself or has too many levels.
     pub fn new(
         root: TableRoot,
         schema: &'static Schema,
@@ -54,12 +59,12 @@ impl<'s, S: PageSource> Table<'s, S> {
         Ok(Self { root, schema, source })
     }
 
-    /// The root it was made of.
+    /// The root of the table.
     pub fn root(&self) -> &TableRoot {
         &self.root
     }
 
-    /// The schema it was made with.
+    /// The schema of the table.
     pub fn schema(&self) -> &'static Schema {
         self.schema
     }
@@ -69,7 +74,10 @@ impl<'s, S: PageSource> Table<'s, S> {
         self.root.row_count
     }
 
-    /// The data page that holds `row`, and the page's first row. Touches one page a level.
+    /// Returns the data page that holds `row`, and the page's first row. Touches one page a level.
+    ///
+    /// # Errors
+    /// There is no such row; else see [`Table`].
     pub fn page_of(&self, row: u64) -> Result<(Arc<Page>, u64), S::Error> {
         if row >= self.root.row_count {
             return Err(self.row_range(row).into());
@@ -83,25 +91,34 @@ impl<'s, S: PageSource> Table<'s, S> {
         Ok((page, first_row))
     }
 
-    /// One integer. Touches one page a level.
+    /// Returns one integer. Touches one page a level.
+    ///
+    /// # Errors
+    /// There is no such row or column; else see [`Table`].
     pub fn u64(&self, column: usize, row: u64) -> Result<u64, S::Error> {
         let (page, first_row) = self.page_of(row)?;
         Ok(page.u64(column, (row - first_row) as usize)?)
     }
 
-    /// One byte string. Touches one page a level.
+    /// Returns one byte string. Touches one page a level.
+    ///
+    /// # Errors
+    /// There is no such row or column; else see [`Table`].
     pub fn bytes(&self, column: usize, row: u64) -> Result<Vec<u8>, S::Error> {
         let (page, first_row) = self.page_of(row)?;
         Ok(page.bytes(column, (row - first_row) as usize)?)
     }
 
-    /// The last row whose column 0 is at most `value`; `None` if there is none. Column 0 must be of
-    /// integers and ascend (equal ones may follow each other). Touches one page a level.
+    /// Finds the last row whose column 0 is at most `value`; `None` if there is none. Column 0 must
+    /// hold integers that do not descend. Touches one page a level.
+    ///
+    /// # Errors
+    /// Column 0 holds byte strings; else see [`Table`].
     pub fn search_u64(&self, value: u64) -> Result<Option<u64>, S::Error> {
         Ok(self.search_page(value)?.map(|found| found.row))
     }
 
-    /// As [`Table::search_u64`].
+    /// Like [`Table::search_u64`], and returns the page as well.
     pub(crate) fn search_page(&self, value: u64) -> Result<Option<FoundRow>, S::Error> {
         if self.schema.columns.first().is_none_or(|spec| spec.kind != ColumnKind::U64) {
             let (table, kind) = (self.schema.name, ColumnKind::U64);
@@ -121,10 +138,13 @@ impl<'s, S: PageSource> Table<'s, S> {
         }
     }
 
-    /// As `slice::binary_search` over the byte strings of `rows`, which must ascend: `Ok` is a row
-    /// that holds `key`, `Err` where it would be. Looks into one data page if the range lies in
-    /// one, else at about the binary logarithm of the range's pages; finding each touches one page
-    /// a level.
+    /// Searches the byte strings of `rows`, which must ascend, like `slice::binary_search`: `Ok` is
+    /// a row that holds `key`, `Err` where it would be. Reads one data page if the range lies in
+    /// one, else about the binary logarithm of the number of pages; finding each touches one page a
+    /// level.
+    ///
+    /// # Errors
+    /// There are no such rows or column; else see [`Table`].
     pub fn search_bytes(
         &self,
         column: usize,
@@ -149,8 +169,11 @@ impl<'s, S: PageSource> Table<'s, S> {
         Ok(Err(low))
     }
 
-    /// Replaces the content of `out` with the integers of `rows`. Touches one page a level for each
-    /// data page of the range. The memory is the caller's choice: eight bytes a row.
+    /// Replaces the content of `out` with the integers of `rows`, eight bytes a row. Touches one
+    /// page a level for each data page of the range.
+    ///
+    /// # Errors
+    /// There are no such rows or column; else see [`Table`].
     pub fn u64_range(
         &self,
         column: usize,
@@ -173,6 +196,9 @@ impl<'s, S: PageSource> Table<'s, S> {
 
     /// Calls `visit(row, string)` for `rows` in order until it returns false. Touches one page a
     /// level for each data page of the range, and holds one page.
+    ///
+    /// # Errors
+    /// There are no such rows or column; else see [`Table`].
     pub fn scan_bytes(
         &self,
         column: usize,
@@ -194,20 +220,13 @@ impl<'s, S: PageSource> Table<'s, S> {
         Ok(())
     }
 
-    /// The same reads with the last data page kept at hand: reads near each other touch no page.
-    pub fn cursor(&self) -> Cursor<'s, S> {
-        Cursor::new(*self)
-    }
-
-    /// One column of integers, for reading in order.
-    pub fn column(&self, column: usize) -> Column<'s, S> {
-        Column::new(self.cursor(), column)
-    }
-
     /// Calls `visit` for every page of the table in order of rows, a page before those below it,
     /// until it returns false. Touches each index page once and no data page; holds one index page
     /// a level. Checks that rows and pages are counted without gaps, and stops at the root's page
     /// count, which the caller should know to be possible.
+    ///
+    /// # Errors
+    /// Those of `visit`; else see [`Table`].
     pub fn visit_pages(
         &self,
         mut visit: impl FnMut(PageVisit) -> Result<bool, S::Error>,
@@ -246,7 +265,7 @@ impl<'s, S: PageSource> Table<'s, S> {
         Ok(())
     }
 
-    /// What row `row` of an index page says, checked against its neighbours.
+    /// The page that row `row` of an index page refers to, checked against its neighbours.
     fn child(
         &self,
         index: &Page,
@@ -274,9 +293,9 @@ impl<'s, S: PageSource> Table<'s, S> {
         })
     }
 
-    /// Goes down to the last data page whose `column` in the index is at most `value`; that page
-    /// and its first row. `None` if the very first is greater. The page has just the rows that the
-    /// index gives it, all of them rows of the table.
+    /// Goes down to the last data page whose `column` in the index is at most `value`. Returns that
+    /// page and its first row, or `None` if the very first is greater. The page has exactly the
+    /// rows that the index gives it, and all of them are rows of the table.
     fn descend(&self, column: usize, value: u64) -> Result<Option<(Arc<Page>, u64)>, S::Error> {
         let mut page = self.root.top;
         let mut rows = 0..self.root.row_count;
@@ -321,7 +340,7 @@ impl<'s, S: PageSource> Table<'s, S> {
     }
 }
 
-/// A row that was searched, and where.
+/// A row that was found, and its page.
 pub(crate) struct FoundRow {
     pub(crate) page: Arc<Page>,
     /// First row of the page.
@@ -338,7 +357,7 @@ pub(crate) fn last_child_at(
     Ok(index.search_u64(column, 0..index.row_count(), value)?.checked_sub(1))
 }
 
-/// A root must be empty or have pages, and not more levels than allowed.
+/// Checks that a root is empty or has pages, and not more levels than allowed.
 pub(crate) fn check_root(root: &TableRoot, schema: &'static Schema) -> Result<(), TableError> {
     let table = schema.name;
     if root.level_count > LEVELS_MAX {

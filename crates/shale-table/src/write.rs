@@ -2,14 +2,14 @@
 
 use crate::{
     ColumnKind, Schema, TableError,
-    byte_strings::{self, Nesting, StringBuffer},
+    byte_strings::{self, StringBuffer},
     integers::{self, TIER_COLUMN},
     limits::PAGE_PLAIN_LEN_MAX,
     page::PAGE_VERSION,
     varint,
 };
 
-/// The values of one column that wait for their page.
+/// Values of one column that wait for their page.
 #[derive(Clone, Debug)]
 pub(crate) enum ColumnBuffer {
     U64(Vec<u64>),
@@ -61,7 +61,7 @@ pub(crate) fn encode_page_by(
             }
             ColumnBuffer::Bytes(strings) => {
                 debug_assert_eq!(strings.len(), row_count);
-                byte_strings::encode(strings, Nesting::Column, &mut plain);
+                byte_strings::encode(strings, &mut plain);
             }
         }
     }

@@ -3,6 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Groups that this process has asked for: each gets a name of its own.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A control group with a limit, removed when it is dropped.
 pub struct MemoryLimit(PathBuf);
@@ -15,7 +19,9 @@ impl MemoryLimit {
         let kinds =
             [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
         for (tree, file) in kinds {
-            let group = Path::new(tree).join(format!("shale-test-{}", std::process::id()));
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("shale-test-{}-{number}", std::process::id());
+            let group = Path::new(tree).join(name);
             if fs::create_dir(&group).is_ok() {
                 let limit = Self(group);
                 // There is no such file where the directory is no group.

@@ -3,12 +3,12 @@
 //! `SHALE` names the command to test; without it, the one of this build is made first. A mount is
 //! ended when its guard is dropped, whatever the test did.
 
+use crate::wait;
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 /// The path of the `shale` command.
 pub fn shale_path() -> &'static Path {
@@ -154,11 +154,7 @@ impl Mount {
     #[track_caller]
     pub fn end(self) {
         run([OsStr::new("umount"), self.folder.as_os_str()]);
-        let end = Instant::now() + Duration::from_secs(10);
-        while is_mount(&self.folder) {
-            assert!(Instant::now() < end, "still mounted 10 s after `shale umount`");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait::for_mounts("still mounted after `shale umount`", || !is_mount(&self.folder));
     }
 }
 

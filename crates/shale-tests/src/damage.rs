@@ -103,13 +103,21 @@ pub struct Judged {
     pub error: Option<String>,
 }
 
-/// Whether the read paths and check do what they promise for a damaged image. The answer says
-/// whether the image opened.
+/// Judges the answers of the read paths and of check for a damaged image. Returns whether the
+/// image opened.
+///
+/// # Errors
+///
+/// The first wrong or invented answer, or damage that check does not see.
 pub fn judge(damaged: Vec<u8>, truth: &Facts) -> Result<bool, String> {
     judge_more(damaged, truth).map(|judged| judged.opened)
 }
 
-/// The same, and what could not be read.
+/// Judges like [`judge`], and also returns what could not be read.
+///
+/// # Errors
+///
+/// As [`judge`].
 pub fn judge_more(damaged: Vec<u8>, truth: &Facts) -> Result<Judged, String> {
     let source = Arc::new(MemorySource::new(damaged));
     let judged = match facts(source.clone(), small_options()) {
@@ -119,7 +127,7 @@ pub fn judge_more(damaged: Vec<u8>, truth: &Facts) -> Result<Judged, String> {
         }
         Err(error) => Judged { opened: false, error: Some(error.to_string()) },
     };
-    match check(source, &CheckOptions { threads: 1, ..CheckOptions::default() }, &NoProgress) {
+    match check(source, &CheckOptions::default().threads(1), &NoProgress) {
         // Whatever follows a whole image is other data.
         Ok(report) if report.is_clean() && report.bytes_behind == 0 => {
             Err("check finds nothing".to_owned())

@@ -21,22 +21,47 @@ use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// Longest read.
 const READ_LEN_MAX: u64 = 3 << 20;
-/// Questions between two looks at the clock.
+/// Questions between two checks for the end.
 const STEPS: u64 = 64;
 
-/// What is compared, and for how long.
+/// How much is asked: a number of questions (`5000`), or as many as fit into a time (`60s`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amount {
+    /// At least this number of questions.
+    Questions(u64),
+    /// Questions for this time.
+    Time(Duration),
+}
+
+impl FromStr for Amount {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let number = text.strip_suffix('s').unwrap_or(text);
+        let number: u64 = number.parse().map_err(|_| {
+            Error::other(format!("`{text}` is neither a number of questions nor of seconds (60s)"))
+        })?;
+        Ok(match text.ends_with('s') {
+            true => Self::Time(Duration::from_secs(number)),
+            false => Self::Questions(number),
+        })
+    }
+}
+
+/// What is compared, and how often.
 #[derive(Debug, Clone)]
 pub struct Task<'p> {
     /// The tree that is right.
     pub source: &'p Path,
     /// Its copy.
     pub copy: &'p Path,
-    /// For how long.
-    pub time: Duration,
+    /// How much is asked.
+    pub amount: Amount,
     /// Decides the questions.
     pub seed: u64,
 }
@@ -48,18 +73,24 @@ struct Place {
     len: u64,
 }
 
-/// Asks until the time is over; returns how many questions had equal answers, or the first that
-/// had not.
+/// Asks the questions and returns the number of equal answers.
+///
+/// # Errors
+///
+/// The first question that got different answers, or one that could not be asked.
 pub fn compare(task: &Task<'_>) -> Result<u64> {
     let source = File::open(task.source)?;
     let copy = File::open(task.copy)?;
     let places = places(task.source)?;
-    let end = Instant::now() + task.time;
+    let begin = Instant::now();
     let mut random = Random::new(task.seed);
     let mut count = 0;
     // Where programs work: in one neighbourhood for a while.
     let mut home = random.below(places.len() as u64);
-    while Instant::now() < end {
+    while match task.amount {
+        Amount::Questions(wanted) => count < wanted,
+        Amount::Time(time) => begin.elapsed() < time,
+    } {
         for _ in 0..STEPS {
             let at = match random.below(8) {
                 0 => random.below(places.len() as u64),

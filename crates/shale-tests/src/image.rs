@@ -7,12 +7,20 @@ use shale_read::{SnapshotChoice, Tree};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Opens an image that lies in memory.
+/// Opens an image in memory.
+///
+/// # Errors
+///
+/// The image is damaged.
 pub fn open(bytes: &[u8]) -> Result<Arc<Image>, ReadError> {
     Image::open(Arc::new(MemorySource::new(bytes)), Options::default())
 }
 
-/// The manifest of the newest snapshot of an image in memory.
+/// Returns the manifest of the newest snapshot of an image in memory.
+///
+/// # Errors
+///
+/// The image is damaged.
 pub fn manifest(bytes: &[u8]) -> Result<Manifest, ReadError> {
     manifest_of(&open(bytes)?.tree(&SnapshotChoice::Newest)?)
 }
@@ -24,7 +32,11 @@ pub fn manifest_at(path: &std::path::Path) -> Manifest {
     manifest(&bytes).expect("the image can be read")
 }
 
-/// The manifest of a snapshot. Reads every file.
+/// Returns the manifest of a snapshot. Reads every file.
+///
+/// # Errors
+///
+/// The image is damaged.
 pub fn manifest_of(tree: &Tree) -> Result<Manifest, ReadError> {
     let mut records = BTreeMap::new();
     let mut inodes: HashMap<u64, Vec<Vec<u8>>> = HashMap::new();

@@ -5,12 +5,12 @@ use crate::random::Random;
 use shale_foreign::archive::{Archive, ArchiveEntry};
 use shale_foreign::tar::Times;
 use shale_foreign::{
-    DwarfsSource, ImageFile, SquashfsOptions, SquashfsSource, SquashfsWriter, TarOptions,
-    TarSource, TarWriter, ZipSource, ZipWriter,
+    CpioSource, CpioWriter, DwarfsSource, ImageFile, Input, OpenOptions, SquashfsOptions,
+    SquashfsSource, SquashfsWriter, TarOptions, TarSource, TarWriter, ZipSource, ZipWriter,
 };
 use shale_format::InodeKind;
+use shale_model::{EntrySource, SourceError};
 use shale_write::source::{Content, Metadata, Xattr};
-use shale_write::{Source, WriteError};
 use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::Path;
@@ -26,6 +26,22 @@ pub fn tar(bytes: &[u8]) {
     mend_tar(&mut bytes);
     let stream = Box::new(Cursor::new(bytes));
     take(TarSource::new(Path::new("fuzz"), stream, None, TarOptions::default()));
+}
+
+/// Takes the bytes for a cpio archive.
+pub fn cpio(bytes: &[u8]) {
+    let stream = Box::new(Cursor::new(bytes.to_vec()));
+    let Ok(input) = Input::open(Path::new("fuzz"), stream, None) else { return };
+    take(Ok(CpioSource::new(input, &[], None)));
+}
+
+/// Takes the bytes for an archive of the format that they look like.
+pub fn any(bytes: &[u8]) {
+    let Some(file) = memory_file(bytes) else { return };
+    let opened = shale_foreign::open(Path::new("fuzz"), file, OpenOptions::default());
+    if let Ok(Some(source)) = opened {
+        take_boxed(source);
+    }
 }
 
 /// Takes the bytes for a zip archive.
@@ -49,16 +65,25 @@ pub fn dwarfs(bytes: &[u8]) {
 }
 
 /// The bytes as a file in memory.
-fn file(bytes: &[u8]) -> Option<ImageFile> {
+fn memory_file(bytes: &[u8]) -> Option<File> {
     let file = rustix::fs::memfd_create("fuzz", rustix::fs::MemfdFlags::CLOEXEC).ok()?;
     let file = File::from(file);
     std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0).ok()?;
-    ImageFile::new(file, 0).ok()
+    Some(file)
+}
+
+fn file(bytes: &[u8]) -> Option<ImageFile> {
+    ImageFile::new(memory_file(bytes)?, 0).ok()
 }
 
 /// Asks for everything.
-fn take<S: Source>(source: Result<S, WriteError>) {
-    let Ok(mut source) = source else { return };
+fn take<S: EntrySource + 'static>(source: Result<S, SourceError>) {
+    if let Ok(source) = source {
+        take_boxed(Box::new(source));
+    }
+}
+
+fn take_boxed(mut source: Box<dyn EntrySource>) {
     let mut left = CONTENT_LEN_MAX;
     for _ in 0..ENTRY_COUNT_MAX {
         let Ok(Some(entry)) = source.next_entry() else { break };
@@ -124,6 +149,37 @@ pub fn tars() -> Vec<Vec<u8>> {
     let times = Times { access: true, ..Times::default() };
     fill(Box::new(TarWriter::new(&mut out, times)));
     vec![out.into_inner()]
+}
+
+/// Inputs of [`cpio`].
+pub fn cpios() -> Vec<Vec<u8>> {
+    let mut out = Cursor::new(Vec::new());
+    fill(Box::new(CpioWriter::new(&mut out)));
+    let newc = out.into_inner();
+    let words = [0o070_707u16, 3, 4, 0o100_644, 7, 8, 2, 0, 1, 2, 2, 0, 8];
+    let mut binary: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    binary.extend_from_slice(b"x\0content.");
+    let odc = "070707000003000004100644000007000010000002000000000000000010000020000000000\
+               010x\0content.";
+    vec![newc, binary, odc.into()]
+}
+
+/// Inputs of [`any`]: packages and compressions that no other target has.
+pub fn packages() -> Vec<Vec<u8>> {
+    let member = |name: &str, data: &[u8]| {
+        let head =
+            format!("{name:<16}{:<12}{:<6}{:<6}{:<8o}{:<10}`\n", 5, 1, 2, 0o100_600, data.len());
+        let padding = &b"\n"[..data.len() % 2];
+        [head.as_bytes(), data, padding].concat()
+    };
+    let tar = tars().concat();
+    let ar = [b"!<arch>\n".to_vec(), member("a/", b"content"), member("#1/3", b"abccontent")];
+    let deb = [b"!<arch>\n".to_vec(), member("debian-binary", b"2.0\n"), member("data.tar", &tar)];
+    let header = b"\x8e\xad\xe8\x01\0\0\0\0\0\0\0\x01\0\0\0\x08sixteen bytes ..eight...";
+    let lead = [b"\xed\xab\xee\xdb".to_vec(), vec![0; 92]].concat();
+    let rpm = [lead, header.to_vec(), header.to_vec(), cpios().swap_remove(0)];
+    let lzw = b"\x1f\x9d\x90a\x02\x0a\x1c\x48\xb0\xa0\xc1".to_vec();
+    vec![ar.concat(), deb.concat(), rpm.concat(), lzw]
 }
 
 /// Inputs of [`zip`].

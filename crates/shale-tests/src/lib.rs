@@ -15,6 +15,8 @@ pub mod manifest;
 pub mod keep;
 /// The `shale` command, its mounts, and other programs.
 pub mod command;
+/// Waits for events of the system.
+pub mod wait;
 /// All that a reader says about an image, as facts that can be compared.
 pub mod walk;
 /// Damage by chance, and the rule that every answer of a damaged image has to keep.
@@ -35,5 +37,7 @@ pub mod places;
 pub mod seeds;
 /// A second reader of images, from the specification alone.
 pub mod second_reader;
+/// Images made by hand, for golden images of what the product does not write.
+pub mod handmade;
 /// Bodies of the fuzz targets of importers.
 pub mod importers;

@@ -86,6 +86,10 @@ impl fmt::Display for Manifest {
 
 impl Manifest {
     /// Reads the tree below `root`, staying on its file system.
+    ///
+    /// # Errors
+    ///
+    /// A system call fails.
     pub fn of(root: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let top = rustix::fs::open(root, flags, Mode::empty())?;

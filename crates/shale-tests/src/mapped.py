@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Compares mapped files and files opened by handle with those of a source, as long as asked.
+"""Compares mapped files and files opened by handle with those of a source, as often as asked.
 
-usage: mapped.py SOURCE COPY SECONDS SEED
+usage: mapped.py SOURCE COPY AMOUNT SEED
+
+AMOUNT is a number of files, such as 5000, or a time, such as 60s.
 
 The part of the differential stress that Rust could do only with unsafe code: pages of a mapping are
 touched in any order, privately and shared, advised on, and left mapped while others are; programs are
@@ -92,13 +94,19 @@ def compare_handle(source, copy, size, root_fd, chance):
 
 
 def main():
-    source, copy, seconds, seed = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
+    source, copy, amount, seed = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
     chance = random.Random(seed)
-    end = time.monotonic() + seconds
+    begin = time.monotonic()
     places = files(source)
     root_fd = os.open(copy, os.O_RDONLY | os.O_DIRECTORY)
     kept, mapped_count, handle_count, has_handles = [], 0, 0, True
-    while time.monotonic() < end:
+
+    def is_done():
+        if amount.endswith("s"):
+            return time.monotonic() - begin >= float(amount[:-1])
+        return mapped_count + handle_count >= int(amount)
+
+    while not is_done():
         path, size = chance.choice(places)
         try:
             pair = (os.path.join(os.fsencode(root), path) for root in (source, copy))

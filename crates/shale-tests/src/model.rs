@@ -51,6 +51,12 @@ pub enum Data {
     Text(u64, usize),
     /// Lines of a log from a seed.
     Log(u64, usize),
+    /// What looks like machine code from a seed.
+    Code(u64, usize),
+    /// The prose of a seed's first 1000 bytes, again and again.
+    Again(u64, usize),
+    /// These bytes.
+    Bytes(&'static [u8]),
     /// Zeroes, written.
     Zero(usize),
 }
@@ -62,6 +68,11 @@ impl Data {
             Self::Random(seed, len) => Random::new(seed).bytes(len),
             Self::Text(seed, len) => Random::new(seed).text(len),
             Self::Log(seed, len) => Random::new(seed).log(len),
+            Self::Code(seed, len) => Random::new(seed).code(len),
+            Self::Again(seed, len) => {
+                Random::new(seed).text(1000).into_iter().cycle().take(len).collect()
+            }
+            Self::Bytes(bytes) => bytes.to_vec(),
             Self::Zero(len) => vec![0; len],
         }
     }
@@ -93,6 +104,10 @@ pub struct Made {
 
 /// Makes the tree below the existing folder `root`. `order` shuffles items that do not depend on
 /// each other; the tree is the same for every order.
+///
+/// # Errors
+///
+/// A system call fails in a way that the file system and the user do not explain.
 pub fn make(items: &[Item], root: &Path, order: u64) -> io::Result<Made> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(root, flags, Mode::empty())?;
@@ -156,7 +171,11 @@ fn show(item: &Item) -> String {
     format!("{kind} `{}`", short.escape_debug())
 }
 
-/// The open folder that holds `path`, and the last name of it. Walks name by name.
+/// Opens the folder that holds `path`, name by name. Returns it with the last name of the path.
+///
+/// # Errors
+///
+/// A folder on the way cannot be opened.
 pub fn open_parent<'p>(
     root: BorrowedFd<'_>,
     path: &'p [u8],
@@ -169,7 +188,11 @@ pub fn open_parent<'p>(
     Ok((open_folder(root, folder)?, OsStr::from_bytes(name)))
 }
 
-/// The folder at `path` below `root`, reached in pieces that one call can name.
+/// Opens the folder at `path` below `root`, in pieces that one call can name.
+///
+/// # Errors
+///
+/// A folder on the way cannot be opened.
 pub fn open_folder(root: BorrowedFd<'_>, path: &[u8]) -> rustix::io::Result<OwnedFd> {
     const PIECE_LEN_MAX: usize = 2048;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -141,6 +141,34 @@ pub fn extreme_tree(seed: u64, large: usize, depth: usize) -> Vec<Item> {
     tree.items
 }
 
+/// A tree whose tables make use of every way to store a column of byte strings.
+fn columns_tree() -> Vec<Item> {
+    let mut tree = Tree { items: Vec::new(), random: Random::new(85) };
+    tree.add("", Kind::Directory);
+    tree.folder("numbered");
+    for number in 1..=40 {
+        tree.file(format!("numbered/part-{number}"), Data::Zero(0));
+    }
+    for number in 0..30 {
+        tree.file(format!("numbered/scan{number:03}.png"), Data::Zero(0));
+    }
+    tree.folder("links");
+    for number in 0..24 {
+        // Targets that share much with the one before, and words that share nothing.
+        let word: String = (0..5).map(|_| (b'a' + tree.random.below(26) as u8) as char).collect();
+        let target = format!("/usr/share/doc/a-package-with-a-long-name/{word}");
+        let name = format!("links/{number:02}");
+        tree.add(name, Kind::Symlink(target.into_bytes()));
+    }
+    for number in 0..20u64 {
+        let value = Random::new(number).bytes(3 + number as usize % 5);
+        let xattrs = ["user.author", "user.comment", "user.rating"];
+        let xattrs = xattrs.iter().map(|name| (name.as_bytes().to_vec(), value.clone()));
+        tree.file(format!("with-attributes-{number}"), Data::Zero(0)).xattrs = xattrs.collect();
+    }
+    tree.items
+}
+
 /// Trees of golden images by name. Never changed once an image is made of them; needs root.
 pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
     match name {
@@ -179,6 +207,52 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
             tree.file("prose", Data::Text(1, 300_000));
             Some(tree.items)
         }
+        "hello" => {
+            // The example of the specification.
+            let mut tree = Tree { items: Vec::new(), random: Random::new(80) };
+            tree.add("", Kind::Directory).mtime = (1_700_000_000, 0);
+            let file = Kind::File { len: 6, pieces: vec![(0, Data::Bytes(b"hello\n"))] };
+            tree.add("hello", file).mtime = (1_700_000_000, 500_000_000);
+            Some(tree.items)
+        }
+        "code" => {
+            // A frame for each file, in the order of names; see `handmade::golden`.
+            let mut tree = Tree { items: Vec::new(), random: Random::new(81) };
+            tree.add("", Kind::Directory);
+            for index in 0..10 {
+                let data = if index < 6 { Data::Code } else { Data::Log };
+                tree.file(format!("{index}"), data(index, crate::handmade::FILTERED_LEN));
+            }
+            Some(tree.items)
+        }
+        "texts" => {
+            let mut tree = Tree { items: Vec::new(), random: Random::new(82) };
+            tree.add("", Kind::Directory);
+            for index in 0..12 {
+                let data = Data::Text(index, crate::handmade::CHAINED_LEN);
+                tree.file(format!("{index:02}"), data);
+            }
+            Some(tree.items)
+        }
+        "window" => {
+            // A frame beyond the windows that brotli has by itself, texts, and noise.
+            let mut tree = Tree { items: Vec::new(), random: Random::new(83) };
+            tree.add("", Kind::Directory);
+            tree.file("again", Data::Again(1, 17 << 20));
+            for index in 0..6 {
+                tree.file(format!("text-{index}"), Data::Text(index, 9000));
+            }
+            tree.file("noise", Data::Random(1, 5000));
+            Some(tree.items)
+        }
+        "log" => {
+            let mut tree = Tree { items: Vec::new(), random: Random::new(84) };
+            tree.add("", Kind::Directory);
+            tree.file("log", Data::Log(1, 150_000));
+            Some(tree.items)
+        }
+        "names" => Some(columns_tree()),
+        "later" => Some(tiny_tree(3)),
         _ => None,
     }
 }
@@ -204,9 +278,13 @@ impl Tree {
 
     fn file(&mut self, path: impl AsRef<[u8]>, data: Data) -> &mut Item {
         let len = match data {
-            Data::Random(_, len) | Data::Text(_, len) | Data::Log(_, len) | Data::Zero(len) => {
-                len as u64
-            }
+            Data::Random(_, len)
+            | Data::Text(_, len)
+            | Data::Log(_, len)
+            | Data::Code(_, len)
+            | Data::Again(_, len)
+            | Data::Zero(len) => len as u64,
+            Data::Bytes(bytes) => bytes.len() as u64,
         };
         let pieces = if len == 0 { Vec::new() } else { vec![(0, data)] };
         self.add(path, Kind::File { len, pieces })

@@ -80,6 +80,31 @@ impl Random {
         log.into_bytes()
     }
 
+    /// `len` bytes in which the filters of machine code find all they look for: calls and jumps of
+    /// x86, near and far and overlapping, and calls and page addresses of both kinds of ARM.
+    pub fn code(&mut self, len: usize) -> Vec<u8> {
+        let mut code = Vec::with_capacity(len + 16);
+        while code.len() < len {
+            let number = self.number();
+            let near = (number >> 32) as u32 % 0x4000;
+            match number % 8 {
+                0 => code.push(0xe8),
+                1 => code.extend([&[0xe8][..], &near.to_le_bytes()].concat()),
+                2 => code.extend([&[0xe9][..], &near.wrapping_neg().to_le_bytes()].concat()),
+                3 => code.extend([&[0x0f, 0x84][..], &near.to_le_bytes()].concat()),
+                4 => code.extend([0x55, 0x48, 0x89, 0xe5]),
+                kind => {
+                    code.resize(code.len().next_multiple_of(4), 0x90);
+                    let page = 0x9000_0000 | (near & 3) << 29 | (near >> 2 & 0xfff) << 5;
+                    let word = [0x9400_0000 | near, page, 0xeb00_0000 | near][kind as usize - 5];
+                    code.extend(word.to_le_bytes());
+                }
+            }
+        }
+        code.truncate(len);
+        code
+    }
+
     /// Puts `items` into another order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for at in (1..items.len()).rev() {
@@ -101,5 +126,6 @@ mod tests {
         assert_eq!(Random::new(7).text(40).len(), 40);
         assert_eq!(Random::new(7).log(40).len(), 40);
         assert_eq!(Random::new(7).bytes(13).len(), 13);
+        assert_eq!(Random::new(7).code(41).len(), 41);
     }
 }

@@ -31,19 +31,27 @@ impl Cost {
 }
 
 /// Opens an image without prefetch.
+///
+/// # Errors
+///
+/// The image is damaged.
 pub fn open(image: &Path, cache_bytes_max: u64) -> Result<Tree, ReadError> {
     let source = Arc::new(FileSource::open(image).expect("the image opens"));
-    let options = Options { cache_bytes_max, prefetch_bytes_max: 0, ..Options::default() };
+    let options = Options::default().cache_bytes_max(cache_bytes_max).prefetch_bytes_max(0);
     Image::open(source, options)?.tree(&SnapshotChoice::Newest)
 }
 
 /// Reads all files below `directory` in path order, with a cache of 512 MiB that starts empty.
+///
+/// # Errors
+///
+/// The image is damaged.
 pub fn in_order(image: &Path, directory: &str) -> Result<Cost, ReadError> {
     let tree = open(image, CACHE_BYTES)?;
     let start = tree.lookup_path(directory.as_bytes())?.expect("the directory exists");
-    let mut descend = tree.descend(start)?;
+    let mut walk = tree.walk(start)?;
     let mut cost = Cost::default();
-    while let Some(visit) = descend.next()? {
+    while let Some(visit) = walk.advance()? {
         if visit.attributes.kind == InodeKind::File {
             cost.wanted_bytes += read_whole(&tree, visit.attributes.inode, visit.attributes.size)?;
         }
@@ -52,12 +60,16 @@ pub fn in_order(image: &Path, directory: &str) -> Result<Cost, ReadError> {
     Ok(cost)
 }
 
-/// Reads `count` files by chance, each with empty caches; what each decoded, sorted.
+/// Reads `count` files by chance, each with empty caches. Returns what each decoded, sorted.
+///
+/// # Errors
+///
+/// The image is damaged.
 pub fn at_random(image: &Path, count: usize, seed: u64) -> Result<Vec<Cost>, ReadError> {
     let tree = open(image, CACHE_BYTES)?;
     let mut files = Vec::new();
-    let mut descend = tree.descend(tree.root_inode())?;
-    while let Some(visit) = descend.next()? {
+    let mut walk = tree.walk(tree.root_inode())?;
+    while let Some(visit) = walk.advance()? {
         if visit.attributes.kind == InodeKind::File && visit.attributes.size > 0 {
             files.push((visit.attributes.inode, visit.attributes.size));
         }

@@ -6,7 +6,7 @@
 //! what it hides is no fact. A damaged image passes if each of its facts is one of the undamaged
 //! image, and if facts are missing only where there were errors.
 
-use shale_read::{Image, InodeKind, Options, ReadError, SnapshotChoice, Source, Tree};
+use shale_read::{ByteSource, Image, InodeKind, Options, ReadError, SnapshotChoice, Tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -48,7 +48,12 @@ impl Facts {
         }
     }
 
-    /// Whether these facts of a damaged image are right, held against those of the whole one.
+    /// Compares these facts of a damaged image with those of the whole one.
+    ///
+    /// # Errors
+    ///
+    /// The first answer that differs from that of the whole image, or one that is missing without
+    /// an error.
     pub fn judge(&self, truth: &Facts) -> Result<(), String> {
         for ((path, question), answer) in &self.answers {
             match truth.answers.get(&(path.clone(), *question)) {
@@ -67,11 +72,15 @@ impl Facts {
 
 /// Options that keep a hostile image small: caches of a few MiB.
 pub fn small_options() -> Options {
-    Options { cache_bytes_max: 8 << 20, page_cache_bytes_max: 4 << 20, ..Options::default() }
+    Options::default().cache_bytes_max(8 << 20).page_cache_bytes_max(4 << 20)
 }
 
-/// Opens the image in `source` and asks for everything. `Err`: it does not open.
-pub fn facts(source: Arc<dyn Source>, options: Options) -> Result<Facts, ReadError> {
+/// Opens the image in `source` and asks for everything.
+///
+/// # Errors
+///
+/// The image does not open.
+pub fn facts(source: Arc<dyn ByteSource>, options: Options) -> Result<Facts, ReadError> {
     let image = Image::open(source, options)?;
     let mut facts = Facts::default();
     for index in 0..image.snapshots().len().min(4) {

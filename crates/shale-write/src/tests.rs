@@ -1,31 +1,29 @@
-//! References and segment dedupe end to end, with referrers made for the purpose.
+//! Builds with references and segment dedupe, read back.
 
 use std::sync::Arc;
 
 use shale_codec::Codec;
 use shale_format::{InodeKind, Timestamp};
+use shale_model::{Content, EntrySource, Metadata, SourceEntry, SourceError};
 use shale_read::{Image, MemorySource, SnapshotChoice, Tree};
 
-use crate::laying::Order;
-use crate::levels::ReferenceLimits;
-use crate::refer::Shape;
-use crate::reference::{Choice, Referrer, Sketches};
-use crate::source::{Content, Metadata};
-use crate::spread::Spreads;
-use crate::{
-    NoProgress, Options, Report, Source, SourceEntry, Stages, WriteError, create, create_with,
-    segment,
-};
+use crate::plan::error::WriteError;
+use crate::plan::level::ReferenceLimits;
+use crate::plan::options::Options;
+use crate::plan::order::Order;
+use crate::plan::progress::NoProgress;
+use crate::plan::report::Report;
+use crate::{check, create};
 
 /// Files in memory.
 struct Files<'a>(std::slice::Iter<'a, (String, Vec<u8>)>);
 
-impl Source for Files<'_> {
+impl EntrySource for Files<'_> {
     fn seed(&self) -> [u8; 32] {
         [1; 32]
     }
 
-    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         Ok(self.0.next().map(|(path, bytes)| SourceEntry {
             path: path.clone().into_bytes(),
             metadata: Metadata {
@@ -76,10 +74,10 @@ fn versions() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-fn build(files: &[(String, Vec<u8>)], options: &Options, stages: Stages<'_>) -> (Vec<u8>, Report) {
+fn build(files: &[(String, Vec<u8>)], options: &Options) -> (Vec<u8>, Report) {
     let mut image = Vec::new();
     let mut source = Files(files.iter());
-    let report = create_with(&mut source, &mut image, options, &NoProgress, stages).unwrap();
+    let report = create(&mut source, &mut image, options, &NoProgress).unwrap();
     assert_comes_back(files, &image);
     (image, report)
 }
@@ -104,72 +102,37 @@ fn options(threads: usize) -> Options {
     Options { level: 1, threads, frame_len: Some(64 << 10), ..Options::default() }
 }
 
-/// Refers by number: frames of class `n % classes` refer to the frames `back` or `ahead` of them,
-/// as far as those are of a lower class.
-struct ByNumber {
-    classes: u64,
-    offsets: Vec<i64>,
+/// The same with references.
+fn referring(count_max: u16, depth_max: u8, threads: usize) -> Options {
+    let limits = ReferenceLimits { count_max, depth_max, ..ReferenceLimits::UNBOUNDED };
+    Options { references: Some(limits), ..options(threads) }
 }
 
-impl Referrer for ByNumber {
-    fn sketch(&self, plain: &[u8]) -> Vec<u64> {
-        vec![plain.len() as u64]
-    }
-
-    fn choose(
-        &self,
-        sketches: Sketches,
-        shapes: &[Shape],
-        _: &Spreads,
-        _: &dyn Fn() -> bool,
-    ) -> Choice {
-        assert_eq!(sketches.frame_count(), shapes.len());
-        for (frame, shape) in shapes.iter().enumerate() {
-            assert_eq!(
-                sketches.of(frame),
-                [u64::from(shape.len)],
-                "sketches in the order of frames"
-            );
-        }
-        let count = shapes.len() as i64;
-        let class = |frame: i64| (frame as u64 / 3) % self.classes;
-        let mut choice = Choice::default();
-        for frame in 0..count {
-            let others = self.offsets.iter().map(|offset| frame + offset);
-            let others = others
-                .filter(|&other| (0..count).contains(&other) && class(other) < class(frame))
-                .map(|other| other as u32);
-            choice.push(&others.collect::<Vec<_>>());
-        }
-        choice
-    }
-
-    fn limits(&self) -> ReferenceLimits {
-        ReferenceLimits {
-            count_max: self.offsets.len() as u16,
-            depth_max: self.classes as u8 - 1,
-            ..ReferenceLimits::UNBOUNDED
-        }
-    }
+/// The same with the least memory that is allowed.
+fn with_least_memory(options: Options) -> Options {
+    let none = Options { memory_bytes_max: 1, ..options.clone() };
+    let Err(WriteError::Option { option: "memory", allowed, .. }) = check(&none) else {
+        panic!("one byte is not enough");
+    };
+    let least = allowed.split(' ').find_map(|word| word.parse().ok());
+    Options { memory_bytes_max: least.unwrap(), ..options }
 }
 
 #[test]
 fn frames_with_references_come_back_and_are_smaller() {
     let files = versions();
-    let (alone, report) = build(&files, &options(2), Stages::default());
-    assert_eq!((report.references, report.spool_bytes), (0, 0));
-    for (classes, offsets) in [(2, vec![-3]), (3, vec![-3, -6]), (3, vec![3, -3]), (4, vec![-3, 3])]
-    {
-        let referrer = ByNumber { classes, offsets };
-        let stages = || Stages { referrer: Some(&referrer), ..Stages::default() };
-        let (image, report) = build(&files, &options(1), stages());
+    let (alone, report) = build(&files, &options(2));
+    assert_eq!((report.references, report.temporary_file_bytes), (0, 0));
+    for (count_max, depth_max) in [(1, 1), (2, 1), (2, 2), (4, 3)] {
+        let (image, report) = build(&files, &referring(count_max, depth_max, 1));
         assert!(report.frames_with_references >= report.frames / 3);
         assert!(image.len() * 4 < alone.len() * 3, "{} of {}", image.len(), alone.len());
         assert!(report.reference_saved_bytes > (alone.len() - image.len()) as u64 / 2);
         let bounds = open(&image).image().root().bounds;
-        assert!(bounds.depth_max > 0 && u64::from(bounds.depth_max) < classes);
+        assert!((1..=depth_max).contains(&bounds.depth_max));
+        assert!((1..=count_max).contains(&bounds.reference_count_max));
         assert!(bounds.read_bytes_max > bounds.frame_plain_len_max);
-        let (again, _) = build(&files, &options(3), stages());
+        let (again, _) = build(&files, &referring(count_max, depth_max, 3));
         assert!(again == image, "threads change nothing");
     }
 }
@@ -177,13 +140,11 @@ fn frames_with_references_come_back_and_are_smaller() {
 #[test]
 fn little_memory_sends_frames_through_a_file_and_changes_nothing() {
     let files = versions();
-    let referrer = ByNumber { classes: 3, offsets: vec![-3, 6] };
-    let stages = || Stages { referrer: Some(&referrer), ..Stages::default() };
-    let (image, report) = build(&files, &options(2), stages());
-    assert_eq!(report.spool_bytes, 0);
-    let little = Options { memory_bytes_max: 59 << 20, ..options(1) };
-    let (again, report) = build(&files, &little, stages());
-    assert!(report.spool_bytes > 0, "{}", report.spool_bytes);
+    let (image, report) = build(&files, &referring(2, 2, 2));
+    assert_eq!(report.temporary_file_bytes, 0);
+    let little = with_least_memory(referring(2, 2, 1));
+    let (again, report) = build(&files, &little);
+    assert!(report.temporary_file_bytes > 0, "{}", report.temporary_file_bytes);
     assert!(again == image);
 }
 
@@ -205,7 +166,7 @@ fn hot_files_decode_quickly_and_others_may_refer_to_them() {
             let mut image = Vec::new();
             let mut source = Files(files.iter());
             let report = create(&mut source, &mut image, &options, &NoProgress).unwrap();
-            assert_eq!(report.contents_laid_first, hot.len() as u64);
+            assert_eq!(report.contents_stored_first, hot.len() as u64);
             image
         };
         let image = build(true, 2);
@@ -231,14 +192,15 @@ fn hot_files_decode_quickly_and_others_may_refer_to_them() {
     }
 }
 
+/// Frames share a little, so that references are chosen, but less than a decode is worth.
 #[test]
 fn references_that_do_not_pay_are_dropped() {
-    let files: Vec<_> = (0..9).map(|n| (format!("f{n}"), random(n + 1, 60_000))).collect();
-    let referrer = ByNumber { classes: 2, offsets: vec![-3] };
-    let stages = Stages { referrer: Some(&referrer), ..Stages::default() };
-    let (image, report) = build(&files, &options(2), stages);
+    let shared = random(99, 1500);
+    let files: Vec<_> =
+        (0..9).map(|n| (format!("f{n}"), [&shared[..], &random(n + 1, 60_000)].concat())).collect();
+    let (image, report) = build(&files, &referring(1, 1, 2));
     assert_eq!((report.references, report.frames_with_references), (0, 0));
-    assert_eq!(report.frames_references_dropped, 3);
+    assert!(report.frames_references_dropped > 3, "{}", report.frames_references_dropped);
     assert_eq!(open(&image).image().root().bounds.depth_max, 0);
 }
 
@@ -255,27 +217,22 @@ fn segments_found_elsewhere_come_back_and_are_stored_once() {
     }
     files.push(("w/long".to_owned(), long));
     files.push(("w/zeroes".to_owned(), [vec![1; 5000], vec![0; 50_000], vec![2; 5000]].concat()));
-    let (alone, _) = build(&files, &options(2), Stages::default());
-    let settings = segment::Settings {
-        window_len: 64,
-        index_bytes_max: 1 << 20,
-        lens_min: (512, 4096),
-        zero_len_min: 0,
-    };
-    let stages = || Stages { segment: Some(settings), ..Stages::default() };
-    let (image, report) = build(&files, &options(1), stages());
+    let (alone, _) = build(&files, &options(2));
+    let with_segments = |options| Options { segment_window_len: Some(64), ..options };
+    let (image, report) = build(&files, &with_segments(options(1)));
     let (count, bytes) = (report.segments, report.segment_bytes);
     assert!(count > 10 && bytes > 600_000, "{count} of {bytes} bytes");
     assert!(image.len() + 600_000 < alone.len(), "{} of {}", image.len(), alone.len());
     assert_eq!(report.zero_bytes, 50_000);
-    let (again, _) = build(&files, &options(3), stages());
+    let (again, _) = build(&files, &with_segments(options(3)));
     assert!(again == image);
-    let referrer = ByNumber { classes: 3, offsets: vec![-1, -3] };
-    let both = || Stages { segment: Some(settings), referrer: Some(&referrer) };
-    let laid = |threads| Options { order: Some(Order::Similarity), ..options(threads) };
-    let (image, report) = build(&files, &laid(2), both());
-    assert!(report.kin_contents > 10, "{}", report.kin_contents);
-    let little = Options { memory_bytes_max: 177 << 20, ..laid(1) };
-    let (again, report) = build(&files, &little, both());
-    assert!(report.spool_bytes > 0 && again == image);
+    let by_similarity = |threads| Options {
+        order: Some(Order::Similarity),
+        ..with_segments(referring(2, 2, threads))
+    };
+    let (image, report) = build(&files, &by_similarity(2));
+    assert!(report.similar_contents > 10, "{}", report.similar_contents);
+    let little = with_least_memory(by_similarity(1));
+    let (again, report) = build(&files, &little);
+    assert!(report.temporary_file_bytes > 0 && again == image);
 }

@@ -1,105 +1,52 @@
-//! From sources to a verified image under its final name.
+//! Creates a verified image under its final name.
 //!
-//! The image is built into a file without a name, synced, read back through the reader and
-//! compared with the digests of what was read from the source, and only then named. Whatever goes
-//! wrong before leaves no trace.
+//! The image is built into a file without a name, synced, read back through the reader and compared
+//! with the digests of what was read from the source. Only then it gets its name. Any earlier error
+//! leaves no trace.
 
 use std::fs::File;
-use std::io::{Seek, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Seek, Write};
+use std::path::Path;
 use std::sync::Arc;
 
-use shale_read::{FileSource, OffsetChoice};
+use shale_format::trailer::PADDED_TO;
+use shale_host::{Existing, Output, OutputFile, Phase, Progress, existing};
+use shale_read::{FileSource, OffsetChoice, SliceSource};
 use shale_write::Report;
-use shale_write::scan::file_identity;
 use shale_write::source::LinkId;
+use shale_write::source::file_identity;
 
 use crate::error::Error;
-use crate::input::{self, Adjust, Choose, Input};
-use crate::output::{Existing, OutputFile, existing};
-use crate::parity::{ParityOptions, ParityReport, add_to_file};
-use crate::progress::{BuildProgress, Cancel, Phase, Progress};
+use crate::input::{Input, open};
+use crate::options::CreateOptions;
+use crate::progress::BuildProgress;
 use crate::verify::{VerifyReport, verify};
+use shale_check::{ParityOptions, ParityReport, add_to_file};
 
-/// Where the image goes.
-pub enum Output<'a> {
-    /// Under this name. Devices and fifos are written to as streams.
-    Path(PathBuf),
-    /// To a stream; the image cannot be read back and is not verified.
-    Stream(&'a mut (dyn Write + Send)),
-}
-
-impl std::fmt::Debug for Output<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Path(path) => f.debug_tuple("Path").field(path).finish(),
-            Self::Stream(_) => f.write_str("Stream(..)"),
-        }
-    }
-}
-
-/// How to create an image.
-#[derive(Debug, Clone)]
-pub struct CreateOptions {
-    /// Options of the build. Its cancel flag is set from `cancel`.
-    pub build: shale_write::Options,
-    /// Do not descend into other file systems.
-    pub one_file_system: bool,
-    /// Pack what symbolic links of directory trees lead to instead of the links.
-    pub dereference: bool,
-    /// What is taken of the inputs.
-    pub choose: Choose,
-    /// What is stored instead of what the inputs say.
-    pub adjust: Adjust,
-    /// Read the image back and compare, before it gets its name.
-    pub verify: bool,
-    /// Parity for each million bytes of the image; 0 for none.
-    pub parity_ppm: u32,
-    /// Replace an existing output.
-    pub overwrite: bool,
-    /// Ends the run with an error for which [`Error::is_cancelled`] holds.
-    pub cancel: Cancel,
-}
-
-impl Default for CreateOptions {
-    fn default() -> Self {
-        Self {
-            build: shale_write::Options::default(),
-            one_file_system: false,
-            dereference: false,
-            choose: Choose::default(),
-            adjust: Adjust::default(),
-            verify: true,
-            parity_ppm: 0,
-            overwrite: false,
-            cancel: Cancel::new(),
-        }
-    }
-}
-
-/// What came of it.
+/// What a build did.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct CreateReport {
-    /// Of the build. Entries that were left out are its `problems`.
+    /// Report of the build. Entries that were left out are its `problems`.
     pub build: Report,
-    /// What was read back and compared; `None` if nothing was.
+    /// What was read back and compared; `None` if verification was off.
     pub verified: Option<VerifyReport>,
-    /// The parity, if some was asked for.
+    /// Report of the parity, if some was requested.
     pub parity: Option<ParityReport>,
 }
 
-/// Packs `sources`, directories and archives, into an image.
+/// Packs `sources` into an image.
 ///
 /// # Errors
-/// Nothing is left under the output's name or beside it on any error. A stream may have got the
-/// beginning of an image without its end, which no reader takes for an image.
+/// On any error nothing is left under the output's name or beside it. A stream may hold the
+/// beginning of an image without its end, which no reader accepts.
 pub fn create(
     sources: &[Input],
     output: Output<'_>,
     options: &CreateOptions,
     progress: &dyn Progress,
 ) -> Result<CreateReport, Error> {
-    // Not only after a large tree was looked through.
+    // Wrong options fail here, not after a large tree was listed.
     shale_write::check(&options.build)?;
     match output {
         Output::Stream(stream) if options.parity_ppm > 0 => {
@@ -107,11 +54,13 @@ pub fn create(
         }
         Output::Stream(stream) => {
             let build = build(sources, stream, Vec::new(), options, progress)?;
+            pad_stream(stream, build.image_bytes, options)
+                .map_err(Error::io("pad", "the output"))?;
             Ok(CreateReport { build, verified: None, parity: None })
         }
         Output::Path(path) => match existing(&path)? {
             Existing::Stream => to_special(sources, &path, options, progress),
-            Existing::File if !options.overwrite => Err(Error::Exists { path }),
+            Existing::File if !options.overwrite => Err(shale_host::Error::Exists { path }.into()),
             Existing::File | Existing::Nothing => to_file(sources, &path, options, progress),
         },
     }
@@ -124,7 +73,7 @@ fn to_file(
     progress: &dyn Progress,
 ) -> Result<CreateReport, Error> {
     let output = OutputFile::create(path)?;
-    // Inside the source, neither the new image nor the one it replaces is packed.
+    // If the output lies inside the source, neither it nor the file it replaces is packed.
     let mut excluded = vec![file_identity(output.file()).map_err(Error::io("look at", path))?];
     if let Ok(old) = File::open(path) {
         excluded.push(file_identity(&old).map_err(Error::io("look at", path))?);
@@ -132,6 +81,10 @@ fn to_file(
     let mut file = output.file();
     let mut build = build(sources, &mut file, excluded, options, progress)?;
     let parity = with_parity(output.file(), path, &mut build, options, progress)?;
+    if options.pad {
+        let padded_len = build.image_bytes.next_multiple_of(PADDED_TO);
+        output.file().set_len(padded_len).map_err(Error::io("pad", path))?;
+    }
     progress.phase(Phase::Sync);
     output.sync()?;
     options.cancel.check()?;
@@ -141,6 +94,8 @@ fn to_file(
             progress.phase(Phase::Verify);
             let again = output.file().try_clone().map_err(Error::io("read back", path))?;
             let again = FileSource::new(again).map_err(Error::io("read back", path))?;
+            // Without the padding.
+            let again = SliceSource::new(again, 0, build.image_bytes);
             Some(verify(Arc::new(again), &build, options.build.threads, &options.cancel, progress)?)
         }
     };
@@ -149,7 +104,7 @@ fn to_file(
     Ok(CreateReport { build, verified, parity })
 }
 
-/// Adds parity to a finished image if some was asked for.
+/// Adds parity to a finished image, if requested.
 fn with_parity(
     file: &File,
     path: &Path,
@@ -160,19 +115,17 @@ fn with_parity(
     if options.parity_ppm == 0 {
         return Ok(None);
     }
-    let how = ParityOptions {
-        parts_per_million: options.parity_ppm,
-        offset: OffsetChoice::At(0),
-        threads: options.build.threads,
-        cancel: options.cancel.clone(),
-        ..ParityOptions::default()
-    };
+    let how = ParityOptions::default()
+        .parts_per_million(options.parity_ppm)
+        .offset(OffsetChoice::At(0))
+        .threads(options.build.threads)
+        .cancel(options.cancel.clone());
     let report = add_to_file(file, path, &how, progress)?;
     build.image_bytes = report.image_bytes;
     Ok(Some(report))
 }
 
-/// Parity reaches over the whole image, so a stream has to wait for a temporary file.
+/// Parity covers the whole image, so a stream is written through a temporary file.
 fn to_stream_by_file(
     sources: &[Input],
     stream: &mut (dyn Write + Send),
@@ -180,7 +133,7 @@ fn to_stream_by_file(
     progress: &dyn Progress,
 ) -> Result<CreateReport, Error> {
     let directory = options.build.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
-    // Never committed: it goes when this function ends.
+    // Never committed: it is removed when this function returns.
     let output = OutputFile::create(&directory.join("image.shale"))?;
     let excluded = file_identity(output.file()).map_err(Error::io("look at", &directory))?;
     let mut file = output.file();
@@ -191,12 +144,13 @@ fn to_stream_by_file(
     let copied = whole
         .rewind()
         .and_then(|()| std::io::copy(&mut whole, &mut &mut *stream))
-        .and_then(|_| stream.flush());
+        .and_then(|_| pad_stream(stream, build.image_bytes, options))
+        .and_then(|()| stream.flush());
     copied.map_err(read)?;
     Ok(CreateReport { build, verified: None, parity })
 }
 
-/// A device or fifo in the output's place is written to, never replaced.
+/// Writes to a device or fifo in the output's place, which is never replaced.
 fn to_special(
     sources: &[Input],
     path: &Path,
@@ -207,16 +161,44 @@ fn to_special(
     let mut file = File::options().write(true).open(path).map_err(Error::io("write to", path))?;
     let found = file.metadata().map_err(Error::io("look at", path))?;
     if found.file_type().is_block_device() && !options.overwrite {
-        return Err(Error::Exists { path: path.to_owned() });
+        return Err(shale_host::Error::Exists { path: path.to_owned() }.into());
     }
-    if options.parity_ppm > 0 {
-        return to_stream_by_file(sources, &mut file, options, progress);
+    let report = match options.parity_ppm {
+        0 => {
+            let build = build(sources, &mut file, Vec::new(), options, progress)?;
+            pad_stream(&mut file, build.image_bytes, options).map_err(Error::io("pad", path))?;
+            CreateReport { build, verified: None, parity: None }
+        }
+        _ => to_stream_by_file(sources, &mut file, options, progress)?,
+    };
+    if found.file_type().is_block_device() {
+        clear_after(&mut file).map_err(Error::io("clear the end of", path))?;
     }
-    let build = build(sources, &mut file, Vec::new(), options, progress)?;
     progress.phase(Phase::Sync);
-    // Pipes and terminals cannot be synced, and need not be.
+    // Pipes and terminals cannot be synced and need not be.
     let _ = file.sync_all();
-    Ok(CreateReport { build, verified: None, parity: None })
+    Ok(report)
+}
+
+/// Writes the padding of an image to a stream.
+fn pad_stream(
+    stream: &mut (dyn Write + Send),
+    image_len: u64,
+    options: &CreateOptions,
+) -> io::Result<()> {
+    let padded_len = if options.pad { image_len.next_multiple_of(PADDED_TO) } else { image_len };
+    // Less than a block.
+    stream.write_all(&vec![0; (padded_len - image_len) as usize])
+}
+
+/// Overwrites the data that follow an image on a block device, as far as readers look, so that they
+/// do not take the rest of an older file system for damage.
+fn clear_after(device: &mut File) -> io::Result<()> {
+    const LEN_MAX: u64 = 64 << 10;
+    let at = device.stream_position()?;
+    let end = device.seek(io::SeekFrom::End(0))?;
+    device.seek(io::SeekFrom::Start(at))?;
+    device.write_all(&vec![0; end.saturating_sub(at).min(LEN_MAX) as usize])
 }
 
 fn build(
@@ -229,6 +211,6 @@ fn build(
     let progress = BuildProgress(progress);
     let build =
         shale_write::Options { cancel: Some(options.cancel.flag()), ..options.build.clone() };
-    let mut tree = input::open(sources, excluded, options, &progress)?;
+    let mut tree = open::open(sources, excluded, options, &progress)?;
     Ok(shale_write::create(&mut *tree, out, &build, &progress)?)
 }

@@ -1,5 +1,5 @@
-//! Any structure of an image with its place and its fields, for people and programs that look into
-//! one. Values are shown as they are stored, with the meaning beside them where they have one.
+//! Shows any structure of an image with its place and fields, for people and programs that inspect
+//! images. Values are shown as they are stored, with their meaning if they have one.
 
 use std::ops::Range;
 
@@ -11,7 +11,8 @@ use shale_read::{Image, ReadError, TableId};
 use shale_table::{ColumnKind, PageRef, Table, TableRoot};
 
 use crate::error::Error;
-use crate::info::{codec_name, hex};
+use crate::info::codec_name;
+use shale_check::hex;
 
 /// What can be dumped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,18 +27,18 @@ pub enum What {
     Root,
     /// The root of every table.
     Tables,
-    /// The pages of a table, with the codecs of their columns.
+    /// The pages of a table, with the encodings of their columns.
     Pages(TableName),
     /// The rows of a table.
     Rows(TableName),
 }
 
-/// A table by its name and, for a snapshot's, the snapshot's number.
+/// A table: its name and, for a table of a snapshot, the index of the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableName {
     /// Name of the schema.
     pub name: String,
-    /// Number of the snapshot; the newest if there is none.
+    /// Index of the snapshot; `None` for the newest.
     pub snapshot: Option<usize>,
 }
 
@@ -46,11 +47,11 @@ pub struct TableName {
 pub enum Value {
     /// A number.
     Number(u64),
-    /// A number with a sign.
+    /// A signed number.
     Signed(i64),
     /// A checksum or bit set, shown in hexadecimal.
     Hex(u64),
-    /// Words.
+    /// Text.
     Text(String),
     /// A name or other bytes of the image.
     Bytes(Vec<u8>),
@@ -61,11 +62,11 @@ pub enum Value {
 pub struct Record {
     /// What it is: "superblock", "section", "frames row", ...
     pub structure: String,
-    /// Its number among its kind.
+    /// Its index among structures of this kind.
     pub index: Option<u64>,
-    /// Where it lies, from the start of the image.
+    /// Its offset from the start of the image.
     pub offset: Option<u64>,
-    /// Bytes it takes there.
+    /// Its length there.
     pub len: Option<u64>,
     /// Its fields in order.
     pub fields: Vec<(String, Value)>,
@@ -101,7 +102,7 @@ impl Record {
     }
 }
 
-/// Names of all tables, for help and errors.
+/// Names of all tables.
 pub const TABLE_NAMES: [&str; 10] = [
     "contents",
     "extents",
@@ -115,8 +116,11 @@ pub const TABLE_NAMES: [&str; 10] = [
     "xattr_items",
 ];
 
-/// Calls `show` with each record of `what` until it returns false. `range` selects by number:
-/// sections, pages or rows. Reads only what is shown, a page at a time.
+/// Calls `show` with each record of `what` until it returns false. `range` selects by index:
+/// sections, pages or rows. Reads only what is shown, one page at a time.
+///
+/// # Errors
+/// [`Error::NoTable`] if there is no such table, [`Error::Read`] if the image cannot be read.
 pub fn dump(
     image: &Image,
     what: &What,
@@ -158,10 +162,7 @@ fn find(image: &Image, wanted: &TableName) -> Result<TableId, Error> {
     let found = image.tables().into_iter().find(|table| {
         table.schema.name == wanted.name && (table.snapshot.is_none() || table.snapshot == snapshot)
     });
-    found.ok_or_else(|| Error::Path {
-        path: wanted.name.escape_debug().to_string(),
-        what: "no such table or snapshot; see `tables`",
-    })
+    found.ok_or_else(|| Error::NoTable { table: wanted.name.escape_debug().to_string() })
 }
 
 fn superblock(image: &Image) -> Record {
@@ -173,7 +174,7 @@ fn superblock(image: &Image) -> Record {
         .number("version_minor", superblock.version_minor)
         .put("compat", Value::Hex(superblock.features.compat))
         .put("incompat", Value::Hex(superblock.features.incompat))
-        .text("image_id", hex(&superblock.image_id))
+        .text("image_id", hex::encode(&superblock.image_id))
 }
 
 fn trailer(image: &Image) -> Record {
@@ -186,7 +187,7 @@ fn trailer(image: &Image) -> Record {
         .number("image_len", trailer.image_len)
         .number("previous_trailer_offset", trailer.previous_trailer_offset)
         .number("section_count", trailer.section_count)
-        .text("image_id", hex(&trailer.image_id))
+        .text("image_id", hex::encode(&trailer.image_id))
 }
 
 fn root(image: &Image, show: &mut dyn FnMut(Record) -> bool) {
@@ -332,7 +333,7 @@ fn rows(
     Ok(())
 }
 
-/// How a column's number is shown.
+/// Returns a column's number with its meaning.
 fn meaning(column: &str, value: u64) -> Value {
     match column {
         "STORED_SUM" | "PLAIN_SUM" => Value::Hex(value),
@@ -355,7 +356,7 @@ fn meaning(column: &str, value: u64) -> Value {
     }
 }
 
-/// The word for a kind of inode.
+/// Returns the word for a kind of inode.
 pub fn kind_word(kind: InodeKind) -> &'static str {
     match kind {
         InodeKind::File => "file",

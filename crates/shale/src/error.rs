@@ -1,68 +1,36 @@
-//! Why something was not done: what, where, expected and found, and what to do next.
+//! Why an image was not created or described: what happened, and to what.
 
 use std::io;
 use std::path::PathBuf;
 
+use shale_host::ErrorKind;
+use shale_model::{PatternError, SourceError};
 use shale_read::ReadError;
 use shale_write::WriteError;
 use thiserror::Error;
-
-use crate::pattern::PatternError;
 
 /// Any error of this crate.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused something.
-    #[error("cannot {action} {}: {error}", path.display())]
-    Io {
-        /// What was tried: "open", "create", ...
-        action: &'static str,
-        /// With which file.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
+    /// The host refused something, or the caller cancelled the work.
+    #[error(transparent)]
+    Host(#[from] shale_host::Error),
+    /// Parity, repair, check or signature.
+    #[error(transparent)]
+    Check(#[from] shale_check::Error),
+    /// Extraction, export or a path in an image.
+    #[error(transparent)]
+    Extract(#[from] shale_extract::Error),
     /// The source is neither a directory nor an archive.
     #[error(
-        "{} is neither a directory nor an archive of a known format: tar, plain or compressed by \
-         gzip, xz, lzma, zstd, bzip2 or lz4; SquashFS; DwarFS; zip", path.display()
+        "{} is neither a directory nor an archive of a known format: tar and cpio, plain or \
+         compressed with gzip, xz, lzma, zstd, bzip2, lz4, lzip, brotli or compress; zip; \
+         SquashFS; DwarFS; ar; Debian and RPM packages", path.display()
     )]
     NotInput {
         /// The source.
         path: PathBuf,
-    },
-    /// The output is there already.
-    #[error("{} exists already; choose another name, or replace it with --force", path.display())]
-    Exists {
-        /// The output.
-        path: PathBuf,
-    },
-    /// The name of the output is one of a directory.
-    #[error("{} ends in a slash, but the output is a file; choose a name without", path.display())]
-    DirectoryName {
-        /// The output.
-        path: PathBuf,
-    },
-    /// The output is a directory or something else that a file cannot replace.
-    #[error("{} is not a regular file; choose another name", path.display())]
-    NotReplaceable {
-        /// The output.
-        path: PathBuf,
-    },
-    /// Files that are to be extracted are there already; nothing was extracted.
-    #[error(
-        "{count} of the files exist already in {}, first: {}; nothing was extracted. Choose an \
-         empty directory, or how to treat them: --overwrite never, older or always",
-        target.display(), String::from_utf8_lossy(first)
-    )]
-    TargetsExist {
-        /// Where to.
-        target: PathBuf,
-        /// How many.
-        count: u64,
-        /// Path of the first below the target.
-        first: Vec<u8>,
     },
     /// The image could not be read.
     #[error(transparent)]
@@ -70,7 +38,7 @@ pub enum Error {
     /// The image could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// What was read back is not what was read from the source.
+    /// The image that was read back differs from the source.
     #[error(
         "the image was removed: read back, {what}. This is a fault of this program or of the \
          machine's memory or disk, not of the source; please report it if it happens again"
@@ -79,136 +47,71 @@ pub enum Error {
         /// What differs.
         what: String,
     },
-    /// Parity cannot be made.
-    #[error("{}: no parity was added: {what}", path.display())]
-    Parity {
-        /// The image.
-        path: PathBuf,
-        /// Why not.
-        what: String,
-    },
-    /// An image cannot be signed, or is not signed as it has to be.
-    #[error("{}: {what}", path.display())]
-    Sign {
-        /// The image.
-        path: PathBuf,
-        /// Why not.
-        what: String,
-    },
-    /// A file is not what it has to be.
-    #[error("{}: not a file with a {kind} of the form `{kind} ed25519 HEX`", path.display())]
-    KeyFile {
-        /// The file.
-        path: PathBuf,
-        /// Its first word.
-        kind: String,
-    },
-    /// An image cannot be restored.
-    #[error(
-        "{}: it cannot be restored: {what}. `shale repair --salvage` keeps what is left, `shale \
-         extract --continue` brings out what is whole, with holes for what is lost",
-        path.display()
-    )]
-    Repair {
-        /// The image.
-        path: PathBuf,
-        /// Why not.
-        what: String,
-    },
-    /// Not even salvage finds anything in it.
-    #[error("{}: nothing can be saved: {what}. Get another copy", path.display())]
-    Salvage {
-        /// The image.
-        path: PathBuf,
-        /// Why not.
-        what: String,
-    },
-    /// A pattern is wrong.
+    /// A filter rule is not valid.
     #[error(transparent)]
-    Pattern(#[from] PatternError),
-    /// A filter rule is wrong.
-    #[error(transparent)]
-    Rule(#[from] crate::input::RuleError),
-    /// Paths of the list of input are not in the sources.
+    Rule(#[from] PatternError),
+    /// Listed paths do not exist in the sources.
     #[error(
         "{count} of the listed paths are not in the source, first: {first}; paths are relative to \
          the source, and nothing was packed"
     )]
     NotListed {
-        /// How many.
+        /// The number of such paths.
         count: usize,
-        /// The first, made printable.
+        /// The first of them, made printable.
         first: String,
     },
-    /// The format of an export does not have what was asked for.
-    #[error("nothing was exported: {what}")]
-    NotExportable {
-        /// What it does not have, and what it has.
-        what: String,
+    /// The image has no table of this name.
+    #[error("{table}: no such table, or no such snapshot")]
+    NoTable {
+        /// The name that was given.
+        table: String,
     },
-    /// Patterns match nothing.
-    #[error("nothing in the image matches {patterns}; patterns begin at the root of the image")]
-    NoMatch {
-        /// The patterns, quoted.
-        patterns: String,
-    },
-    /// The path leads nowhere in the image.
-    #[error("{path}: {what}")]
-    Path {
-        /// The path in the image, made printable.
-        path: String,
-        /// Why it leads nowhere.
-        what: &'static str,
-    },
-    /// There is no image.
-    #[error("not a ShaleFS image: it does not begin with the magic bytes of one")]
-    NotImage,
-    /// A check could not be done.
-    #[error("{0}")]
-    Check(String),
-    /// Cancelled by the caller.
-    #[error("cancelled")]
-    Cancelled,
 }
 
 impl Error {
-    /// For `map_err`.
+    /// Returns a function for `map_err` that adds what was tried and with which file.
     pub(crate) fn io<E: Into<io::Error>>(
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(E) -> Self {
-        let path = path.into();
-        move |error| Self::Io { action, path, error: error.into() }
+        let io = shale_host::Error::io(action, path);
+        move |error| Self::Host(io(error))
     }
 
-    /// True if the caller asked for the end.
-    pub fn is_cancelled(&self) -> bool {
-        matches!(self, Self::Cancelled | Self::Write(WriteError::Cancelled))
-    }
-
-    /// True if whoever read what was written has gone away, such as `head` at the end of a pipe.
-    pub fn is_broken_pipe(&self) -> bool {
+    /// What the error means to a caller.
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { error, .. } | Self::Write(WriteError::Output(error)) => {
-                error.kind() == io::ErrorKind::BrokenPipe
+            Self::Host(error) => error.kind(),
+            Self::Check(error) => error.kind(),
+            Self::Extract(error) => error.kind(),
+            Self::Write(WriteError::Cancelled) => ErrorKind::Cancelled,
+            Self::Write(WriteError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                ErrorKind::BrokenPipe
             }
-            _ => false,
-        }
-    }
-
-    /// True if what was asked for is wrong by itself, whatever files and images there are; nothing
-    /// was tried then.
-    pub fn is_misuse(&self) -> bool {
-        match self {
-            Self::Pattern(_) | Self::Rule(_) | Self::NotExportable { .. } => true,
             // How much memory is enough depends on the machine.
-            Self::Write(WriteError::Option { option, .. }) => *option != "memory",
-            _ => false,
+            Self::Write(WriteError::Option { option, .. }) if *option != "memory" => {
+                ErrorKind::Misuse
+            }
+            Self::Rule(_) => ErrorKind::Misuse,
+            Self::Read(error) if error.is_corrupt() => ErrorKind::Damage,
+            _ => ErrorKind::Failed,
         }
     }
+}
 
-    /// True if the image is damaged, rather than the system or the request at fault.
-    pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Read(error) if error.is_corrupt())
+impl From<SourceError> for Error {
+    fn from(error: SourceError) -> Self {
+        Self::Write(error.into())
     }
+}
+
+/// What an error means to a caller, if it is one of this crate or of the crates that it re-exports;
+/// `None` for any other error.
+pub fn error_kind(error: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
+    let own = error.downcast_ref::<Error>().map(Error::kind);
+    let host = || error.downcast_ref::<shale_host::Error>().map(shale_host::Error::kind);
+    let check = || error.downcast_ref::<shale_check::Error>().map(shale_check::Error::kind);
+    let extract = || error.downcast_ref::<shale_extract::Error>().map(shale_extract::Error::kind);
+    own.or_else(host).or_else(check).or_else(extract)
 }

@@ -1,9 +1,10 @@
-//! What an image holds and how: counts and sizes from its root and from the tables that describe
-//! storage. Reads the index pages of all tables and all frame records; decodes no frame.
+//! Counts and sizes of an image, from its root and from the tables that describe storage. Reads the
+//! index pages of all tables and all frame records; decodes no frame.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use shale_check::hex;
 use shale_codec::Codec;
 use shale_format::root::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale_format::{Category, SectionType};
@@ -14,28 +15,29 @@ use crate::error::Error;
 
 /// Facts about an image.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct Info {
     /// Format version, major and minor.
     pub format_version: String,
-    /// Identity, in hexadecimal: what `--expect` compares. None before format 0.2.
+    /// Identity, in hexadecimal; `None` before format 0.2.
     pub identity: Option<String>,
-    /// Id of the image, in hexadecimal: of its input and the way it was made.
+    /// Image id, in hexadecimal: derived from its input and options.
     pub image_id: String,
     /// Where the image begins in its file.
     pub offset: u64,
     /// Bytes of the image.
     pub image_bytes: u64,
-    /// Compatible and incompatible feature bits.
+    /// Compatible feature bits.
     pub features_compat: u64,
     /// Incompatible feature bits.
     pub features_incompat: u64,
-    /// Trees, newest last.
+    /// Snapshots, newest last.
     pub snapshots: Vec<SnapshotInfo>,
     /// Unique contents, without the empty one.
     pub contents: u64,
-    /// Their bytes, with holes.
+    /// Bytes of these contents, holes included.
     pub content_bytes: u64,
-    /// Runs of content that lie together.
+    /// Extents: runs of content that are stored together.
     pub extents: u64,
     /// Frames.
     pub frames: u64,
@@ -47,9 +49,10 @@ pub struct Info {
     pub references: u64,
     /// Frames with references.
     pub frames_with_references: u64,
-    /// Plain bytes decoded for one byte with an empty cache, on average over all bytes of frames.
+    /// Plain bytes decoded to read one byte with an empty cache, on average over all bytes of
+    /// frames.
     pub read_bytes_mean: u64,
-    /// What one random read can cost.
+    /// Upper bounds of one random read.
     pub bounds: Bounds,
     /// Frames by codec.
     pub codecs: Vec<FrameGroup>,
@@ -59,12 +62,19 @@ pub struct Info {
     pub tables: Vec<TableInfo>,
     /// Sections by type.
     pub sections: Vec<SectionGroup>,
-    /// Set if the newest state is not whole and an earlier one is shown.
+    /// How the image was made: a line for each build.
+    pub history: Vec<String>,
+    /// The parity in the image.
+    pub parity: Option<ParityInfo>,
+    /// Public keys of the signatures in the image, in hexadecimal. They are not verified.
+    pub signers: Vec<String>,
+    /// The reason, if the newest state is incomplete and an earlier one is shown.
     pub recovered: Option<String>,
 }
 
-/// One tree.
+/// One snapshot.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct SnapshotInfo {
     /// Name, made printable; may be empty.
     pub name: String,
@@ -76,12 +86,13 @@ pub struct SnapshotInfo {
     pub directories: u64,
     /// Bytes of all regular files, hard links counted once.
     pub file_bytes: u64,
-    /// Which times are kept.
+    /// Which times are stored.
     pub times: Vec<&'static str>,
 }
 
-/// Bounds of a random read, by construction of the image.
+/// Upper bounds of a random read, guaranteed by the image.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[non_exhaustive]
 pub struct Bounds {
     /// Most references of any frame.
     pub reference_count_max: u16,
@@ -93,10 +104,11 @@ pub struct Bounds {
     pub read_bytes_max: u64,
 }
 
-/// Frames that have something in common.
+/// Frames with the same codec or category.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct FrameGroup {
-    /// What.
+    /// Name of the codec or category.
     pub name: String,
     /// Frames.
     pub frames: u64,
@@ -104,19 +116,20 @@ pub struct FrameGroup {
     pub plain_bytes: u64,
     /// Stored bytes.
     pub stored_bytes: u64,
-    /// Plain bytes decoded for one byte of them with an empty cache, on average.
+    /// Plain bytes decoded to read one of their bytes with an empty cache, on average.
     pub read_bytes_mean: u64,
-    /// The sum of which that is the mean.
+    /// Sum behind that mean.
     #[serde(skip)]
     decoded: u128,
 }
 
 /// One table.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct TableInfo {
     /// Its name.
     pub name: String,
-    /// Number of its snapshot; none for shared tables.
+    /// Index of its snapshot; `None` for shared tables.
     pub snapshot: Option<usize>,
     /// Rows.
     pub rows: u64,
@@ -128,19 +141,37 @@ pub struct TableInfo {
     pub stored_bytes: u64,
 }
 
+/// Parity in an image.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[non_exhaustive]
+pub struct ParityInfo {
+    /// Sections of parity.
+    pub sections: u64,
+    /// Bytes of these sections.
+    pub stored_bytes: u64,
+    /// Length of the longest burst of damage that is always repaired.
+    pub burst_bytes: u64,
+    /// The share of the image, in parts per million, for which as much would be added again.
+    pub parts_per_million: u32,
+}
+
 /// Sections of one type.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct SectionGroup {
     /// The type.
     pub name: String,
-    /// How many.
+    /// Number of sections.
     pub count: u64,
     /// Stored bytes, without headers.
     pub stored_bytes: u64,
 }
 
-/// Gathers the facts. Costs one read a section and an index page, a scan of the frame table, and
-/// for each frame a look at the records of those it needs.
+/// Gathers counts and sizes. Costs one read for each section and index page, a scan of the frame
+/// table, and for each frame a look at the records of its references.
+///
+/// # Errors
+/// The image cannot be read.
 pub fn info(image: &Image) -> Result<Info, Error> {
     let superblock = image.superblock();
     let root = image.root();
@@ -154,7 +185,7 @@ pub fn info(image: &Image) -> Result<Info, Error> {
             0 => record.plain_len,
             _ => image.read_cost(frame)?.plain_bytes,
         };
-        // Each byte of the frame costs that much.
+        // Each byte of the frame costs this much.
         let frame_decoded = u128::from(record.plain_len) * u128::from(cost);
         decoded += frame_decoded;
         plain_bytes += record.plain_len;
@@ -184,7 +215,7 @@ pub fn info(image: &Image) -> Result<Info, Error> {
     Ok(Info {
         format_version: format!("{}.{}", superblock.version_major, superblock.version_minor),
         identity: image.identity()?.map(|(_, identity)| identity.to_string()),
-        image_id: hex(&superblock.image_id),
+        image_id: hex::encode(&superblock.image_id),
         offset: image.offset(),
         image_bytes: image.trailer().image_len,
         features_compat: superblock.features.compat,
@@ -209,16 +240,27 @@ pub fn info(image: &Image) -> Result<Info, Error> {
         categories: categories.into_values().collect(),
         tables: tables(image)?,
         sections: sections(image)?,
+        history: history(image)?,
+        parity: shale_check::parity_facts(image)?.map(|facts| ParityInfo {
+            sections: facts.sections,
+            stored_bytes: facts.stored_bytes,
+            burst_bytes: facts.burst_bytes,
+            parts_per_million: facts.parts_per_million,
+        }),
+        signers: shale_check::signatures(image)?
+            .iter()
+            .map(|signature| hex::encode(&signature.public_key))
+            .collect(),
         recovered: image.recovered().map(|recovery| recovery.reason.clone()),
     })
 }
 
-/// Bytes decoded for a byte, from the sum over all bytes.
+/// Mean of the bytes decoded for one byte, from the sum over all bytes.
 fn mean(decoded: u128, bytes: u64) -> u64 {
     (decoded / u128::from(bytes.max(1))) as u64
 }
 
-/// A codec and its filter for people: `zstd`, `zstd+bcj-x86`.
+/// A codec and its filter as text: `zstd`, `zstd+bcj-x86`.
 pub(crate) fn codec_name(codec: u8, filter: u8) -> String {
     let codec = Codec::from_id(codec).map_or(format!("codec {codec}"), |c| c.name().to_owned());
     match shale_codec::Filter::from_id(filter) {
@@ -285,6 +327,24 @@ fn tables(image: &Image) -> Result<Vec<TableInfo>, Error> {
     Ok(infos)
 }
 
+/// The lines of all history sections, oldest first. A section of unusual length is left out.
+fn history(image: &Image) -> Result<Vec<String>, Error> {
+    const HISTORY_LEN_MAX: u64 = 1 << 20;
+    let mut lines = Vec::new();
+    for section in image.sections() {
+        let section = section?;
+        if section.section_type == SectionType::History as u16
+            && section.plain_len <= HISTORY_LEN_MAX
+            && section.stored_len <= HISTORY_LEN_MAX
+        {
+            let payload = image.section_payload(&section, HISTORY_LEN_MAX)?;
+            let text = String::from_utf8_lossy(&payload);
+            lines.extend(text.lines().map(str::to_owned));
+        }
+    }
+    Ok(lines)
+}
+
 fn sections(image: &Image) -> Result<Vec<SectionGroup>, Error> {
     let mut groups: BTreeMap<u16, SectionGroup> = BTreeMap::new();
     for section in image.sections() {
@@ -300,8 +360,4 @@ fn sections(image: &Image) -> Result<Vec<SectionGroup>, Error> {
         group.stored_bytes += section.stored_len;
     }
     Ok(groups.into_values().collect())
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,61 +1,77 @@
-//! ShaleFS, both sides: what needs reader and writer, or only one of them.
+//! The front door of ShaleFS: creates images, and offers what other crates do with them.
 //!
-//! [`create()`] makes an image that is verified before it gets its name; [`check()`] finds all that
-//! is wrong with one; [`extract()`] brings files out, never outside of their directory;
-//! [`export()`] makes archives of other formats; [`info()`]
-//! and [`dump()`] tell what an image is made of; [`listing`] finds paths in it. Whoever only reads
-//! can use the reader, re-exported as [`read`].
+//! [`create()`] packs directory trees, archives and images into an image, which is read back and
+//! compared with the source before it gets its name; [`survey()`] tells what it would take.
+//! [`info()`] and [`dump()`] describe an image. Checking, repair, parity and signatures come from
+//! `shale-check`; extraction, export and listings from `shale-extract`. Both are re-exported here,
+//! as are the reader ([`read`]), the build pipeline ([`write`](mod@write)) and formats of others
+//! ([`foreign`]).
 //!
-//! This crate knows no kernel mount, no terminal and no environment variables: what happens is
-//! told through [`Progress`], and [`Cancel`] ends it.
+//! This crate does not know kernel mounts, the terminal or the environment: it reports through
+//! [`Progress`], and [`Cancel`] ends a run.
+//!
+//! ```
+//! use shale::{CreateOptions, Input, NoProgress, Output};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let place = tempfile::tempdir()?;
+//! # let (tree, image) = (place.path().join("tree"), place.path().join("tree.shale"));
+//! # std::fs::create_dir(&tree)?;
+//! std::fs::write(tree.join("hello"), "Hello")?;
+//! let sources = [Input::new(&tree)];
+//! let report =
+//!     shale::create(&sources, Output::Path(image), &CreateOptions::default(), &NoProgress)?;
+//! assert_eq!(report.build.entries.files, 1);
+//! assert!(report.verified.is_some(), "the image was compared with the tree");
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod error; // why something was not done
-pub mod progress; // what a caller is told meanwhile
-mod threads; // how many work at once
-pub mod pattern; // globs over paths of an image
-mod output; // an output that is there whole or not at all
+mod progress; // reports of the build, passed on
 mod input; // what is packed: trees and archives
+mod options; // what the caller of a build decides
+mod survey; // what a build would take
 mod create; // sources into an image
 mod verify; // the image against what was read from the source
-mod parity; // parity made
-mod repair; // a damaged image made whole, into a new file
-mod sign; // signatures and keys
-mod check; // everything that can be checked
-mod extract; // files out of an image
-mod export; // an image into an archive
-pub mod listing; // paths in an image
 mod info; // counts and sizes
 pub mod dump; // any structure with its fields
 
-pub use check::{
-    Advice, CheckOptions, CheckReport, Checked, DamagedPath, Left, Level as CheckLevel,
-    ParityState, Problem as CheckProblem, Remedy, Subset, Touches, check,
-};
-pub use create::{CreateOptions, CreateReport, Output, create};
+pub use create::{CreateReport, create};
 pub use dump::dump;
-pub use error::Error;
-pub use export::{ExportFormat, ExportOptions, ExportReport, export, export_to_archive};
-pub use extract::{
-    ExtractOptions, ExtractReport, Overwrite, Owner, Problem as ExtractProblem, ProblemKind,
-    Sparse, extract,
-};
-pub use info::{Bounds, FrameGroup, Info, SectionGroup, SnapshotInfo, TableInfo, info};
-pub use input::{
-    Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, NamePattern, RuleError, Rules,
-    survey,
-};
-pub use output::sync_directory;
-pub use parity::{ParityOptions, ParityReport, add_parity};
-pub use pattern::{PatternError, Patterns};
-pub use progress::{Cancel, NoProgress, Phase, Progress};
-pub use repair::{RepairOptions, RepairReport, repair};
-pub use sign::{
-    SignOptions, Verified, embed_signature, generate_key, read_public_key, read_secret_key,
-    read_signature, sign, signature_text, signatures, verify_signature, write_signature,
-};
+pub use error::{Error, error_kind};
+pub use info::{Bounds, FrameGroup, Info, ParityInfo, SectionGroup, SnapshotInfo, TableInfo, info};
+pub use input::{Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, Listed};
+pub use options::CreateOptions;
+pub use survey::survey;
 pub use verify::{VerifyReport, verify};
 
+pub use shale_check::{
+    Advice, CheckOptions, CheckReport, Checked, DamagedPath, Error as CheckError, Left,
+    Level as CheckLevel, ParityFacts, ParityOptions, ParityProblem, ParityReport, ParityState,
+    Problem as CheckProblem, Remedy, RemovedParity, RepairOptions, RepairReport, SignOptions,
+    SignProblem, Subset, Touches, Verified, add_parity, check, embed_signature, generate_key,
+    parity_facts, read_public_key, read_secret_key, read_signature, remove_parity, repair, sign,
+    signature_text, signatures, verify_signature, write_signature,
+};
 pub use shale_codec::stream::StreamFormat;
+pub use shale_extract::{
+    Error as ExtractError, ExportFormat, ExportOptions, ExportReport, ExtractOptions,
+    ExtractReport, Overwrite, Owner, Problem as ExtractProblem, ProblemKind, Sparse, export,
+    export_to_archive, extract, listing, patterns_in_tree,
+};
 pub use shale_foreign as foreign;
+pub use shale_host::{
+    Cancel, Error as HostError, ErrorKind, NoProgress, Output, Phase, Progress, sync_directory,
+    thread_count,
+};
+pub use shale_model::SourceError;
+pub use shale_model::pattern::{NamePattern, PatternError, Patterns, Position, Rules};
+pub use shale_query as query;
 pub use shale_read as read;
 pub use shale_write as write;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

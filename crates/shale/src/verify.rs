@@ -1,9 +1,9 @@
-//! The image read back and compared with what was read from the source.
+//! Reads an image back and compares it with what was read from the source.
 //!
-//! It goes through the reader, as every later user will, and decodes every frame: each content's
-//! digest and the digest of the tree (names, attributes, xattrs, links) must be those that the
-//! build made of the bytes of the source, before they were packed. Contents are taken in order,
-//! so frames are decoded about once; memory is the frame cache and the report's digests.
+//! It uses the reader, as every later user will, and decodes every frame. The digest of each
+//! content and the digest of the tree (names, attributes, xattrs, links) must equal those that the
+//! build computed from the source, before anything was packed. Contents are read in order, so
+//! frames are decoded about once. Memory: the frame cache and the digests in the report.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,41 +11,41 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use shale_format::{InodeKind, InodeRecord};
+use shale_host::{Cancel, Progress, thread_count, threads};
 use shale_read::{
-    Attributes, FrameBytes, Image, Options, Piece, PieceKind, ReadError, SnapshotChoice, Source,
-    Tree, Xattr,
+    Attributes, ByteSource, FrameBytes, Image, Options, Piece, PieceKind, ReadError,
+    SnapshotChoice, Tree, Xattr,
 };
 use shale_write::Report;
 use shale_write::digest::{ContentHasher, EntryPayload, LinkGroup, PathDigest, TreeDigest};
 
 use crate::error::Error;
-use crate::progress::{Cancel, Progress};
-use crate::threads::{self, thread_count};
 
-/// Contents longer than this are decoded by all threads together, others by one each.
+/// Contents longer than this are decoded by all threads together, others by one thread each.
 const LARGE_LEN: u64 = 32 << 20;
 /// Contents that a worker takes at once.
 const CONTENTS_TAKEN: u64 = 64;
 
 /// What was compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// Contents whose digest was compared.
     pub contents: u64,
-    /// Their bytes, holes included.
+    /// Bytes of these contents, holes included.
     pub content_bytes: u64,
-    /// Entries of the tree that went into its digest.
+    /// Entries of the tree that were compared.
     pub entries: u64,
-    /// Frames decoded for it, references included.
+    /// Frames decoded for the comparison, references included.
     pub frames_decoded: u64,
 }
 
-/// Reads the image in `source` back and compares it with `report`, which a build of it gave.
+/// Reads the image in `source` back and compares it with the `report` of its build.
 ///
 /// # Errors
-/// [`Error::Verify`] if anything differs or cannot be read.
+/// [`Error::Verify`] if anything differs or cannot be read; cancellation.
 pub fn verify(
-    source: Arc<dyn Source>,
+    source: Arc<dyn ByteSource>,
     report: &Report,
     threads: usize,
     cancel: &Cancel,
@@ -56,9 +56,9 @@ pub fn verify(
     if found_len != report.image_bytes {
         return fail(format!("it is {found_len} bytes, {} were written", report.image_bytes));
     }
-    // Damage is to be seen here, not mended.
+    // Damage must be noticed here, not repaired.
     let expect = Some(report.identity);
-    let options = Options { expect, repair: false, ..Options::default() };
+    let options = Options::default().expect(expect).repair(false);
     let image = Image::open(source, options).map_err(unreadable)?;
     if let Some(recovery) = image.recovered() {
         return fail(format!("its newest state is not whole: {}", recovery.reason));
@@ -173,8 +173,8 @@ impl Verifier<'_> {
         Ok(hasher)
     }
 
-    /// Long contents one after the other: hashing is a chain, so the threads decode ahead, each
-    /// every n-th piece, and one hashes.
+    /// Compares long contents one after the other. Hashing is sequential: each of n threads decodes
+    /// every n-th piece ahead, and one thread hashes.
     fn large_contents(&self, threads: usize) {
         for content in 0..self.image.content_count() {
             if self.is_over() {
@@ -192,7 +192,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// `None` if the run is over before the content.
+    /// Returns `None` if the run ends before the content does.
     fn hash_ahead(
         &self,
         content: u64,
@@ -202,7 +202,7 @@ impl Verifier<'_> {
         type Decoded = Result<(Piece, Option<FrameBytes>), ReadError>;
         std::thread::scope(|scope| {
             let mut ahead = Vec::new();
-            // Which pieces are whose is known when it is known how many threads there are.
+            // Which pieces a thread decodes depends on how many threads could be started.
             let started = Arc::new(OnceLock::new());
             for turn in 0..threads {
                 let (give, take) = sync_channel::<Decoded>(2);
@@ -220,7 +220,7 @@ impl Verifier<'_> {
                             }
                             PieceKind::Hole | PieceKind::Zero => Ok((piece, None)),
                         });
-                        // The hasher has stopped listening: an error, or the end of the run.
+                        // The hasher stopped: an error, or the end of the run.
                         if give.send(decoded).is_err() {
                             return;
                         }
@@ -269,7 +269,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Compares the tree's digest and returns the number of its entries.
+    /// Compares the digest of the tree and returns the number of its entries.
     fn tree(&self, tree: &Tree) -> u64 {
         match self.tree_digest(tree) {
             Ok(Some(digest)) => {
@@ -293,11 +293,11 @@ impl Verifier<'_> {
     fn tree_digest(&self, tree: &Tree) -> Result<Option<TreeDigest>, ReadError> {
         let mut digest = TreeDigest::default();
         let mut groups: HashMap<u64, LinkGroup> = HashMap::new();
-        // Path digests of the directories above, by depth.
+        // Path digests of the parents, by depth.
         let mut above: Vec<PathDigest> = Vec::new();
         let mut xattrs: (u64, Vec<Xattr>) = (0, Vec::new());
-        let mut walk = tree.descend(tree.root_inode())?;
-        while let Some(visit) = walk.next()? {
+        let mut walk = tree.walk(tree.root_inode())?;
+        while let Some(visit) = walk.advance()? {
             if self.is_over() {
                 return Ok(None);
             }
@@ -366,7 +366,7 @@ fn record_of(attributes: &Attributes) -> InodeRecord {
     }
 }
 
-/// The part of a frame that a piece names; the reader has checked that it lies inside.
+/// Returns the part of a frame that a piece refers to; the reader has checked that it lies inside.
 fn slice(plain: &FrameBytes, frame_offset: u64, len: u64) -> &[u8] {
     let start = usize::try_from(frame_offset).unwrap_or(usize::MAX);
     let end = start.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));

@@ -1,14 +1,20 @@
-//! What is taken of the sources of a build, and what is stored instead of what they say.
+//! Arguments of a build that select files of its sources and change their metadata.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// What is taken of the sources, and what is stored instead of what they say.
+use crate::time;
+
+/// Which files are taken, and which metadata is stored instead of theirs.
 #[derive(Debug, Args)]
 pub struct InputArgs {
-    /// Leave out what matches, as rsync does. Of all rules the first that matches decides.
+    /// Leave out files that match, as in rsync. The first of all rules that matches decides.
+    ///
+    /// A directory that is left out is not searched: `--include '*.py' --exclude '*'` finds no file
+    /// in a directory, unless --include '*/' comes first. Rules on the command line that match
+    /// nothing are warnings; rules that leave nothing are a warning and exit code 3.
     #[arg(
         long,
         value_name = "PATTERN",
@@ -16,7 +22,7 @@ pub struct InputArgs {
         help_heading = "Choosing input"
     )]
     pub exclude: Vec<OsString>,
-    /// Take what matches, whatever later rules say.
+    /// Keep files that match, even if a later rule leaves them out.
     #[arg(
         long,
         value_name = "PATTERN",
@@ -24,7 +30,7 @@ pub struct InputArgs {
         help_heading = "Choosing input"
     )]
     pub include: Vec<OsString>,
-    /// A rule: `+ PATTERN`, `- PATTERN`, or `. FILE` for rules from a file.
+    /// A filter rule: `+ PATTERN` keeps, `- PATTERN` leaves out, `. FILE` reads rules from a file.
     #[arg(
         short = 'F',
         long,
@@ -33,56 +39,68 @@ pub struct InputArgs {
         help_heading = "Choosing input"
     )]
     pub filter: Vec<OsString>,
-    /// The rules in the order in which they were given, by option and number.
+    /// The rules in the order of the command line: option and index.
     #[arg(skip)]
     pub rule_order: Vec<(RuleOption, usize)>,
-    /// Show what the rules do to every path, and pack nothing.
+    /// Show what the rules do to each path, and pack nothing.
     #[arg(long, help_heading = "Choosing input")]
     pub filter_dry_run: bool,
-    /// Take only the paths in this file, `-` for standard input: one a line, or ended by zero
-    /// bytes if there is any.
+    /// Pack only the paths listed in this file, one a line or separated by NUL bytes; `-` is
+    /// standard input.
     #[arg(long, value_name = "FILE", help_heading = "Choosing input")]
     pub input_list: Option<PathBuf>,
-    /// Leave out what `.gitignore` files in directories say, as git does.
+    /// Leave out files that `.gitignore` files exclude.
     #[arg(long, conflicts_with = "dereference", help_heading = "Choosing input")]
     pub gitignore: bool,
-    /// Leave out directories that hold nothing but such directories.
+    /// Leave out directories that contain no files at any depth.
     #[arg(long, help_heading = "Choosing input")]
     pub remove_empty_dirs: bool,
-    /// Leave out kinds of files.
-    #[arg(long, value_delimiter = ',', value_enum, help_heading = "Choosing input")]
+    /// Leave out files of these kinds.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_enum,
+        value_name = "KINDS",
+        help_heading = "Choosing input"
+    )]
     pub without: Vec<SpecialKind>,
-    /// Owner of everything, by number or by this machine's name.
-    #[arg(long, help_heading = "Metadata")]
+    /// Owner of all files: a number or a user name of this machine.
+    #[arg(long, value_name = "USER", help_heading = "Metadata")]
     pub owner: Option<String>,
-    /// Group of everything, by number or by this machine's name.
-    #[arg(long, help_heading = "Metadata")]
+    /// Group of all files: a number or a group name of this machine.
+    #[arg(long, value_name = "GROUP", help_heading = "Metadata")]
     pub group: Option<String>,
-    /// Everything is owned by root: --owner 0 --group 0.
+    /// Make root the owner of all files: --owner 0 --group 0.
     #[arg(long, conflicts_with_all = ["owner", "group"], help_heading = "Metadata")]
     pub all_root: bool,
-    /// Owners and groups by a file with lines such as `user 1000 0` or `group 100-199 5100`.
+    /// Map owners and groups by a file with lines such as `user 1000 0` or `group 100-199 5100`.
     #[arg(long, value_name = "FILE", help_heading = "Metadata")]
     pub map_users: Option<PathBuf>,
-    /// Changes of permissions, as of chmod and rsync: u+rwX,go-w or D755,F644.
-    #[arg(long, allow_hyphen_values = true, help_heading = "Metadata")]
+    /// Change permissions, as in chmod and rsync: u+rwX,go-w or D755,F644.
+    #[arg(long, value_name = "CHANGES", allow_hyphen_values = true, help_heading = "Metadata")]
     pub chmod: Option<shale::Chmod>,
-    /// All times, as seconds since 1970 (`1700000000` or `@1700000000.5`). Without, and with
-    /// SOURCE_DATE_EPOCH in the environment, no time is after that.
-    #[arg(long, value_parser = time, allow_hyphen_values = true, help_heading = "Metadata")]
+    /// Set all timestamps: 2024-01-31, '2024-01-31 12:00 +0100', '2 days ago', or seconds since
+    /// 1970 such as @1700000000.5.
+    ///
+    /// A time without a zone is local time; name the zone, such as 2024-01-31T00:00:00Z, to get the
+    /// same image on every machine.
+    ///
+    /// Without this option, SOURCE_DATE_EPOCH in the environment is the latest timestamp that is
+    /// stored; later ones are reduced to it.
+    #[arg(long, value_name = "TIME", value_parser = time::parse, allow_hyphen_values = true, help_heading = "Metadata")]
     pub mtime: Option<(i64, u32)>,
-    /// No extended attributes, lists and capabilities.
+    /// Do not store extended attributes, access control lists and capabilities.
     #[arg(long, help_heading = "Metadata")]
     pub no_xattrs: bool,
-    /// Only extended attributes with names like this, such as `user.*`.
+    /// Store only extended attributes whose names match, such as `user.*`.
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, help_heading = "Metadata")]
     pub xattr_include: Vec<OsString>,
-    /// No extended attributes with names like this.
+    /// Do not store extended attributes whose names match.
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, help_heading = "Metadata")]
     pub xattr_exclude: Vec<OsString>,
 }
 
-/// An option that gives a rule.
+/// An option that adds a filter rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleOption {
     /// `--filter`.
@@ -94,7 +112,7 @@ pub enum RuleOption {
 }
 
 impl InputArgs {
-    /// Puts rules into the order of the command line, where the parser keeps each option apart.
+    /// Records the rules in the order of the command line; the parser keeps each option apart.
     pub(super) fn order_rules(&mut self, matches: &clap::ArgMatches) {
         let options = [
             ("filter", RuleOption::Filter),
@@ -111,42 +129,13 @@ impl InputArgs {
     }
 }
 
-/// A kind of file that is neither data nor a directory.
+/// A kind of special file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SpecialKind {
     /// Block and character devices.
     Devices,
-    /// Pipes.
+    /// Named pipes.
     Fifos,
     /// Sockets.
     Sockets,
-}
-
-/// Seconds, perhaps with a fraction.
-fn time(text: &str) -> Result<(i64, u32), String> {
-    let wrong = || format!("`{text}` is no time; write seconds since 1970");
-    let digits = text.strip_prefix('@').unwrap_or(text);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if fraction.len() > 9 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong());
-    }
-    let sec: i64 = whole.parse().map_err(|_| wrong())?;
-    let nsec: u32 = format!("{fraction:0<9}").parse().map_err(|_| wrong())?;
-    match (whole.starts_with('-'), nsec) {
-        (false, _) | (true, 0) => Ok((sec, nsec)),
-        (true, nsec) => Ok((sec.checked_sub(1).ok_or_else(wrong)?, 1_000_000_000 - nsec)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read() {
-        assert_eq!(time("@17"), Ok((17, 0)));
-        assert_eq!(time("1.25"), Ok((1, 250_000_000)));
-        assert_eq!(time("-1.25"), Ok((-2, 750_000_000)));
-        assert!(time("now").is_err() && time("1.x").is_err() && time("").is_err());
-    }
 }

@@ -1,59 +1,61 @@
-//! Arguments of the commands that check images, sign them, verify signatures, add parity and
-//! repair.
+//! Arguments of the commands that check, repair, sign and verify images and add parity.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use shale::read::Identity;
 
-use super::{Offset, offset};
+use super::image::{Offset, parse_offset};
 use crate::size;
 
 /// `shale check`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Changes nothing and remembers nothing. Exit codes: 0 no problem in what was \
-                  checked, 1 it could not be checked, 4 problems were found."
+    after_help = "The images are only read. Exit codes: 0 no damage found, 1 a check failed, 4 \
+                  damage found in at least one image."
 )]
 pub struct Check {
-    /// The image.
-    pub image: PathBuf,
-    /// Where the image begins in its file: bytes, or `auto`.
-    #[arg(long, default_value = "auto", value_parser = offset)]
+    /// The images.
+    #[arg(required = true, value_name = "IMAGE")]
+    pub images: Vec<PathBuf>,
+    /// Offset of the image in its file, in bytes, or `auto`.
+    #[arg(long, default_value = "auto", value_parser = parse_offset, value_name = "BYTES")]
     pub offset: Offset,
-    /// Threads; 0 is as many as there are processors.
-    #[arg(long, default_value_t = 0, value_parser = size::parse_threads)]
+    /// Number of threads; 0 uses all processors.
+    #[arg(long, default_value_t = 0, value_parser = size::parse_threads,
+        value_name = "NUMBER")]
     pub threads: usize,
-    /// The image has to have this identity, as `shale create` and `shale info` print it.
+    /// Check that the image has this identity, as `shale create` and `shale info` print it.
     #[arg(long, value_name = "HASH")]
     pub expect: Option<Identity>,
-    /// How deep.
+    /// How much to check.
     #[arg(short, long, value_enum, default_value = "content")]
     pub level: LevelChoice,
-    /// Only a part of bytes and frames, such as 1/7 on Mondays; structure and tables are always
-    /// checked. Parts are chosen by index: 1/7 to 7/7 together see everything.
+    /// Check only a part of the bytes and frames, such as 1/7 on Mondays. The parts 1/7 to 7/7
+    /// together cover everything; structure and tables are always checked.
     #[arg(long, value_name = "PART")]
     pub subset: Option<shale::Subset>,
-    /// End after this time, such as 90s, 10m or 2h, and say what was left out; structure and
-    /// tables are always checked.
-    #[arg(long, value_parser = size::parse_time)]
+    /// Stop after this time, such as 90s, 10m or 2h, and report what was not checked; structure
+    /// and tables are always checked.
+    #[arg(long, value_parser = size::parse_time, value_name = "DURATION")]
     pub time: Option<Duration>,
     /// The same as `--level frames`.
     #[arg(long, hide = true, conflicts_with = "level")]
     pub no_decode: bool,
 }
 
-/// How deep an image is checked; each level includes those before it.
+/// How much of an image is checked; each level includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LevelChoice {
-    /// Superblock, section headers, trailers, root, hashes: a few reads.
+    /// Superblock, section headers, trailers, root and hashes: a few reads.
     Structure,
-    /// All metadata: every page and row of every table, and what must hold between them.
+    /// All metadata: every page and row of every table, and their references to each other.
     Tables,
-    /// Every byte against its checksums and hashes.
+    /// Every byte, compared with its checksums and hashes.
     Frames,
-    /// Every frame decoded and compared with what was packed.
+    /// Every frame, decoded and compared with the checksum of its content.
     Content,
 }
 
@@ -65,10 +67,10 @@ pub struct Sign {
     /// The file of the secret key.
     #[arg(short, long)]
     pub key: PathBuf,
-    /// Where to write the signature; IMAGE.sig without.
+    /// The signature file to write (default: IMAGE.sig).
     #[arg(short, long, conflicts_with = "embed")]
     pub output: Option<PathBuf>,
-    /// Append the signature to the image itself; what is there and the identity do not change.
+    /// Append the signature to the image itself; its contents and identity do not change.
     #[arg(long)]
     pub embed: bool,
     /// Replace an existing signature file.
@@ -81,14 +83,24 @@ pub struct Sign {
 pub struct Verify {
     /// The image.
     pub image: PathBuf,
-    /// Files of public keys that you trust; one that signed is enough.
-    #[arg(short, long, required = true)]
+    /// File of a public key that you trust; can be repeated. A signature by one of them is enough.
+    #[arg(short, long, required_unless_present = "against")]
     pub key: Vec<PathBuf>,
-    /// The file of the signature; IMAGE.sig if that is there, else what is in the image.
+    /// Compare the image with this directory: paths, kinds, contents and targets of links. Exit
+    /// codes: 0 the same, 1 different.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["key", "signature", "skip_content"])]
+    pub against: Option<PathBuf>,
+    /// With --against, compare permissions, owners and modification times, too.
+    #[arg(long, requires = "against")]
+    pub metadata: bool,
+    /// With --against, the snapshot to use: a name, #NUMBER (counted from 0) or `latest` (default).
+    #[arg(long, requires = "against")]
+    pub snapshot: Option<OsString>,
+    /// The signature file (default: IMAGE.sig if it exists, otherwise the signature in the image).
     #[arg(short, long)]
     pub signature: Option<PathBuf>,
-    /// Compare the signature with the identity only, and leave it to `--expect` to verify what is
-    /// read.
+    /// Verify only the signature of the identity, not the contents; readers can verify those later
+    /// with `--expect`.
     #[arg(long)]
     pub skip_content: bool,
 }
@@ -101,39 +113,61 @@ pub struct Repair {
     /// The file to write.
     #[arg(short, long)]
     pub output: PathBuf,
-    /// Keep what is left where not everything can be restored; what is lost is reported, and the
-    /// exit code is 3.
+    /// Keep what can be saved if not everything can be restored; losses are reported, and the exit
+    /// code is 3.
     #[arg(long)]
     pub salvage: bool,
     /// Replace an existing output.
     #[arg(short, long)]
     pub force: bool,
-    /// Where the image begins in its file: bytes, or `auto`.
-    #[arg(long, default_value = "auto", value_parser = offset)]
+    /// Offset of the image in its file, in bytes, or `auto`.
+    #[arg(long, default_value = "auto", value_parser = parse_offset, value_name = "BYTES")]
     pub offset: Offset,
-    /// Threads; 0 is as many as there are processors.
-    #[arg(long, default_value_t = 0, value_parser = size::parse_threads)]
+    /// Number of threads; 0 uses all processors.
+    #[arg(long, default_value_t = 0, value_parser = size::parse_threads,
+        value_name = "NUMBER")]
     pub threads: usize,
 }
 
 /// `shale parity`.
 #[derive(Debug, Subcommand)]
 pub enum Parity {
-    /// Add parity behind an image, in its file; what is there is not changed.
+    /// Append parity to an image; its contents do not change. Parity that the image already has is
+    /// replaced.
     Add {
         /// The image.
         image: PathBuf,
-        /// How much, as a part of the image: 5%, 0.5%.
-        #[arg(long, default_value = "5%", value_parser = size::parse_share)]
-        share: u32,
-        /// Where the image begins in its file: bytes, or `auto`.
-        #[arg(long, default_value = "auto", value_parser = offset)]
+        /// Amount of parity, as a percentage of the image size: 5%, 0.5%.
+        #[arg(long, alias = "share", default_value = "5%", value_name = "SHARE",
+            value_parser = size::parse_share)]
+        parity: u32,
+        /// Keep the parity that the image already has, and add more.
+        #[arg(long)]
+        more: bool,
+        /// Offset of the image in its file, in bytes, or `auto`.
+        #[arg(long, default_value = "auto", value_parser = parse_offset, value_name = "BYTES")]
         offset: Offset,
-        /// Cut off what an interrupted writer left behind the image.
+        /// Cut off the bytes that an interrupted write left after the image.
         #[arg(short, long)]
         force: bool,
-        /// Threads; 0 is as many as there are processors.
-        #[arg(long, default_value_t = 0, value_parser = size::parse_threads)]
+        /// Number of threads; 0 uses all processors.
+        #[arg(long, default_value_t = 0, value_parser = size::parse_threads,
+        value_name = "NUMBER")]
+        threads: usize,
+    },
+    /// Remove all parity from an image; signatures stay.
+    Remove {
+        /// The image.
+        image: PathBuf,
+        /// Offset of the image in its file, in bytes, or `auto`.
+        #[arg(long, default_value = "auto", value_parser = parse_offset, value_name = "BYTES")]
+        offset: Offset,
+        /// Do not check the image first. Parity could repair the damage that the check would find.
+        #[arg(short, long)]
+        force: bool,
+        /// Number of threads; 0 uses all processors.
+        #[arg(long, default_value_t = 0, value_parser = size::parse_threads,
+            value_name = "NUMBER")]
         threads: usize,
     },
 }

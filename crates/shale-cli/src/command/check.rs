@@ -3,20 +3,58 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::bail;
 use serde_json::{Map, Value, json};
-use shale::{Advice, CheckLevel, CheckOptions, CheckProblem, CheckReport, ParityState, Remedy};
+use shale::{
+    Advice, Cancel, CheckLevel, CheckOptions, CheckProblem, CheckReport, ParityState, Remedy,
+};
 
 use crate::args::{Check, LevelChoice};
 use crate::bar::Bar;
-use crate::exit::Exit;
+use crate::exit::{Exit, Misuse};
 use crate::report::Say;
 use crate::{open, signal, size, text};
 
-/// Checks an image and tells everything that is wrong.
+/// Checks images and prints all problems.
+///
+/// # Errors
+/// A check could not be done; the other images are checked all the same.
 pub fn run(args: &Check, say: &Say) -> anyhow::Result<Exit> {
+    if args.expect.is_some() && args.images.len() > 1 {
+        bail!(Misuse("--expect is for one image".to_owned()));
+    }
+    let cancel = signal::cancel()?;
+    let (mut all, mut exit) = (Vec::new(), Exit::Done);
+    for image in &args.images {
+        match one(args, image, &cancel, &mut all, say) {
+            Ok(Exit::Done) => {}
+            Ok(other) => exit = other,
+            Err(error) if args.images.len() == 1 || cancel.check().is_err() => return Err(error),
+            Err(error) => {
+                let failed = say.failure(&error);
+                exit = if exit == Exit::Damaged { exit } else { failed };
+            }
+        }
+    }
+    if say.json {
+        match &all[..] {
+            [one] if args.images.len() == 1 => say.value(one)?,
+            _ => say.value(&all)?,
+        }
+    }
+    Ok(exit)
+}
+
+/// Checks one image; with `--json`, adds the report to `all`.
+fn one(
+    args: &Check,
+    image: &Path,
+    cancel: &Cancel,
+    all: &mut Vec<Value>,
+    say: &Say,
+) -> anyhow::Result<Exit> {
     let start = Instant::now();
-    let source = open::source(&args.image)?;
+    let source = open::source(image)?;
     let level = match args.level {
         _ if args.no_decode => CheckLevel::Frames,
         LevelChoice::Structure => CheckLevel::Structure,
@@ -24,20 +62,18 @@ pub fn run(args: &Check, say: &Say) -> anyhow::Result<Exit> {
         LevelChoice::Frames => CheckLevel::Frames,
         LevelChoice::Content => CheckLevel::Content,
     };
-    let options = CheckOptions {
-        offset: open::offset(args.offset),
-        threads: args.threads,
-        level,
-        subset: args.subset.unwrap_or(shale::Subset::ALL),
-        time_max: args.time,
-        expect: args.expect,
-        cancel: signal::cancel()?,
-        ..CheckOptions::default()
-    };
+    let options = CheckOptions::default()
+        .offset(open::offset(args.offset))
+        .threads(args.threads)
+        .level(level)
+        .subset(args.subset.unwrap_or(shale::Subset::ALL))
+        .time_max(args.time)
+        .expect(args.expect)
+        .cancel(cancel.clone());
     let bar = Bar::new(say);
     let report = shale::check(source, &options, &bar);
     drop(bar);
-    let report = report.with_context(|| text::path(&args.image))?;
+    let report = report.map_err(|error| open::named(image, error.into()))?;
     let seconds = start.elapsed().as_secs_f64();
     if say.json {
         let mut value = as_json(&report, Some(seconds));
@@ -45,26 +81,31 @@ pub fn run(args: &Check, say: &Say) -> anyhow::Result<Exit> {
             .advice()
             .iter()
             .map(|advice| {
-                let command = command(*advice, args, report.offset);
+                let command = command(*advice, image, report.offset);
                 json!({ "what": what_next(*advice), "command": command })
             })
             .collect();
         value["next"] = next.into();
         value["subset"] = args.subset.map(|subset| subset.to_string()).into();
-        say.value(&value)?;
+        text::put_name(
+            value.as_object_mut().unwrap_or(&mut Map::new()),
+            "path",
+            text::bytes(image.as_os_str()),
+        );
+        all.push(value);
     } else {
-        people(&report, args, seconds, say);
+        print(&report, args, image, seconds, say);
     }
     Ok(if report.is_clean() { Exit::Done } else { Exit::Damaged })
 }
 
-/// Names every problem with what it touches and whether it can be repaired, and every file whose
-/// bytes are hit.
+/// Prints each problem with the files it affects and whether it can be repaired, then each damaged
+/// file.
 pub fn problems(report: &CheckReport, name: &str, say: &Say) {
     for problem in &report.problems {
         let mut line = format!("{name}: {problem}");
         if let Some(touched) = touched(problem) {
-            line += &format!("; touches {touched}");
+            line += &format!("; affects {touched}");
         }
         if let Some(remedy) = remedy(problem.remedy) {
             line += &format!("; {remedy}");
@@ -92,7 +133,7 @@ pub fn problems(report: &CheckReport, name: &str, say: &Say) {
     }
 }
 
-/// ` in snapshot a, b`; nothing for the one without a name.
+/// Formats ` in snapshots a, b`. A snapshot without a name is left out.
 fn in_snapshots(names: &[Vec<u8>]) -> String {
     let names: Vec<String> =
         names.iter().filter(|name| !name.is_empty()).map(|name| text::escape(name)).collect();
@@ -103,7 +144,7 @@ fn in_snapshots(names: &[Vec<u8>]) -> String {
     }
 }
 
-/// The files in words; the names of the first few.
+/// Describes the affected files, with the names of the first ones.
 fn touched(problem: &CheckProblem) -> Option<String> {
     const NAMED: usize = 3;
     let touches = &problem.touches;
@@ -124,31 +165,33 @@ fn touched(problem: &CheckProblem) -> Option<String> {
 fn remedy(remedy: Remedy) -> Option<&'static str> {
     match remedy {
         Remedy::NotSought => None,
-        Remedy::Parity => Some("parity restores it"),
-        Remedy::BeyondParity => Some("more is damaged than parity can restore"),
-        Remedy::NoParity => Some("there is no parity to restore it"),
-        Remedy::AsWritten => Some("it was so when the parity was made"),
-        Remedy::OtherImage => Some("nothing is damaged as far as this tells"),
+        Remedy::Parity => Some("parity can repair it"),
+        Remedy::BeyondParity => Some("the damage is more than parity can repair"),
+        Remedy::NoParity => Some("there is no parity to repair it"),
+        Remedy::AsWritten => {
+            Some("the parity was made from the same bytes, so it cannot repair it")
+        }
+        Remedy::OtherImage => Some("the image itself shows no damage"),
     }
 }
 
-/// What to do, in words.
+/// Describes what to do.
 fn what_next(advice: Advice) -> &'static str {
     match advice {
-        Advice::GetExpectedImage => "get the image that you expected",
-        Advice::Repair => "restore it from its parity, into a new file",
-        Advice::GetAnotherCopy => "get another copy, if there is one; --expect compares it",
-        Advice::Salvage => "save what leads to the rest, into a new file",
+        Advice::GetExpectedImage => "get the expected image",
+        Advice::Repair => "repair it from its parity, into a new file",
+        Advice::GetAnotherCopy => "get another copy, and compare it with --expect",
+        Advice::Salvage => "salvage the readable parts, into a new file",
         Advice::ExtractContinue => {
-            "bring out what is whole; lost parts of files become holes, and each is named"
+            "extract the undamaged data; lost parts of files become holes and are reported"
         }
     }
 }
 
-/// The command that does it, if there is one. A damaged beginning is not found behind other data,
-/// so that the offset is said.
-fn command(advice: Advice, args: &Check, offset: u64) -> Option<String> {
-    let mut image = quoted(&args.image);
+/// The command for an advice, if there is one. It names the offset of the image, as a damaged
+/// superblock cannot be found after other data.
+fn command(advice: Advice, image: &Path, offset: u64) -> Option<String> {
+    let mut image = text::quoted(image);
     if offset > 0 {
         image = format!("--offset {offset} {image}");
     }
@@ -160,25 +203,8 @@ fn command(advice: Advice, args: &Check, offset: u64) -> Option<String> {
     }
 }
 
-/// The path as a shell takes it, and no option.
-fn quoted(path: &Path) -> String {
-    let mut name = text::path(path);
-    if name.starts_with('-') {
-        name.insert_str(0, "./");
-    }
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
-    if name.bytes().all(is_plain) {
-        return name;
-    }
-    // Where a byte had to be escaped the shell has to take the escape back.
-    match name.contains('\\') {
-        true => format!("$'{}'", name.replace('\'', "\\'")),
-        false => format!("'{}'", name.replace('\'', "'\\''")),
-    }
-}
-
-fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
-    let name = text::path(&args.image);
+fn print(report: &CheckReport, args: &Check, image: &Path, seconds: f64, say: &Say) {
+    let name = text::path(image);
     problems(report, &name, say);
     let checked = &report.checked;
     say.detail(format!(
@@ -195,8 +221,7 @@ fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
     ));
     if report.bytes_behind > 0 {
         say.line(format!(
-            "{name}: {} bytes follow the image in its file; whatever opens it looks for its end \
-             first",
+            "{name}: {} bytes of other data follow the image, so opening it searches for its end",
             report.bytes_behind
         ));
     }
@@ -204,7 +229,7 @@ fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
     let left = match report.is_complete() {
         true => String::new(),
         false => format!(
-            "; the time was over before {} frames, {} leaves and {} sections",
+            "; the time ran out, {} frames, {} leaves and {} sections were not checked",
             size::count(report.left.frames),
             size::count(report.left.leaves),
             size::count(report.left.sections)
@@ -214,7 +239,7 @@ fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
         if let Some(identity) = report.identity {
             say.detail(format!("identity {identity}"));
         }
-        say.line(format!("{name}: no problem{part}; {}{left}", done(report, seconds)));
+        say.line(format!("{name}: no damage found{part}; {}{left}", done(report, seconds)));
         return;
     }
     say.warn(format!(
@@ -223,36 +248,36 @@ fn people(report: &CheckReport, args: &Check, seconds: f64, say: &Say) {
     ));
     if let ParityState::Found { damaged_leaves, damaged_bodies, lost_leaves } = report.parity {
         let can = match lost_leaves {
-            0 => "parity restores all of them".to_owned(),
-            lost => format!("{lost} of them are more than parity can restore"),
+            0 => "parity can repair all of them".to_owned(),
+            lost => format!("parity cannot repair {lost} of them"),
         };
         say.warn(format!(
-            "{name}: {damaged_leaves} leaves of 64 KiB and {damaged_bodies} bodies of parity are \
+            "{name}: {damaged_leaves} leaves of 64 KiB and {damaged_bodies} parity bodies are \
              damaged; {can}"
         ));
     }
     for (index, advice) in report.advice().into_iter().enumerate() {
         let command =
-            command(advice, args, report.offset).map_or_else(String::new, |c| format!(": {c}"));
+            command(advice, image, report.offset).map_or_else(String::new, |c| format!(": {c}"));
         let word = if index == 0 { "next" } else { "else" };
         say.warn(format!("{word}: {}{command}", what_next(advice)));
     }
 }
 
-/// What was done in how many seconds, by level.
+/// Describes what was checked and how fast.
 fn done(report: &CheckReport, seconds: f64) -> String {
     let checked = &report.checked;
     let per_second = |bytes: u64| size::show((bytes as f64 / seconds.max(0.001)) as u64);
     match report.level {
         CheckLevel::Structure => format!("{} sections in {seconds:.2} s", checked.sections),
         CheckLevel::Tables => format!(
-            "{} rows of metadata in {seconds:.2} s; bytes and frames were not looked at",
+            "{} rows of metadata in {seconds:.2} s; contents were not checked",
             size::count(checked.rows)
         ),
         CheckLevel::Frames => {
             let bytes = checked.stored_bytes;
             format!(
-                "{} of frames compared in {seconds:.2} s, {}/s",
+                "{} of stored data in {seconds:.2} s, {}/s",
                 size::show(bytes),
                 per_second(bytes)
             )
@@ -292,7 +317,7 @@ fn problem_as_json(problem: &CheckProblem) -> Value {
     })
 }
 
-/// A report for machines.
+/// Converts a report to JSON.
 pub fn as_json(report: &CheckReport, seconds: Option<f64>) -> Value {
     let paths: Vec<Value> = report
         .damaged_paths

@@ -1,5 +1,6 @@
 //! `shale create`.
 
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
@@ -9,40 +10,51 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
 use serde_json::json;
-use shale::read::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
-use shale::write::levels::LEVEL_DEFAULT;
-use shale::write::{Category, Options, Settings, WriteError};
-use shale::{CreateOptions, CreateReport, Input, InputKind, Output};
+use shale::read::{Image, Options as ReadOptions, TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
+use shale::write::level::LEVEL_DEFAULT;
+use shale::write::{Category, Options, Order, Problem, Settings, WriteError};
+use shale::{CreateOptions, CreateReport, Input, InputKind, Output, SourceError};
 
-use crate::args::{How, TimeName};
+use crate::args::{How, OrderChoice, TimeName};
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
-use crate::order::LayingChoice;
 use crate::report::Say;
-use crate::{input, order, signal, size, text};
+use crate::{foreign, input, open, signal, size, text};
 
-/// Packs directories, archives, or what a manifest describes.
-pub fn run(inputs: &[Input], output: &Path, how: &How, say: &Say) -> anyhow::Result<Exit> {
+/// Packs the sources into an image.
+///
+/// # Errors
+/// The command line is not valid, or no image was written.
+pub fn run(
+    inputs: &[Input],
+    output: &Path,
+    how: &How,
+    is_rewrite: bool,
+    say: &Say,
+) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let to_stdout = output.as_os_str() == "-";
     if to_stdout && say.json {
         bail!(Misuse("--json and the image cannot both go to standard output".to_owned()));
     }
     read_stdin_once(inputs, how)?;
-    let options = options(output, how)?;
+    let mut options = options(output, how)?;
+    if is_rewrite {
+        keep_parity(inputs, how, &mut options, say);
+    }
     let asked_first = options.build.first.len();
-    let source = inputs.first().context("there is nothing to pack")?.name();
+    let source = inputs.first().context("there is no source")?.name();
     if how.input.filter_dry_run {
         return dry_run(inputs, &options, say);
     }
     let bar = Bar::new(say);
     let report = if to_stdout {
         if std::io::stdout().is_terminal() {
-            let what = "an image is not for a terminal: redirect standard output or name a file";
+            let what =
+                "refusing to write an image to a terminal; redirect standard output or name a file";
             bail!(Misuse(what.to_owned()));
         }
-        // A descriptor of its own: nothing is buffered, and errors come at the write they belong
-        // to.
+        // A duplicate descriptor without a buffer, so that each write reports its own error.
         let out = std::io::stdout().as_fd().try_clone_to_owned();
         let mut out = File::from(out.context("cannot use standard output")?);
         shale::create(inputs, Output::Stream(&mut out), &options, &bar)
@@ -51,21 +63,75 @@ pub fn run(inputs: &[Input], output: &Path, how: &How, say: &Say) -> anyhow::Res
     };
     drop(bar);
     let report = report.map_err(|error| refused(error, source, say))?;
-    for problem in &report.build.problems {
-        say.warn(format!("left out: {problem}"));
+    warn_of(&report.build.problems, "left out: ", say);
+    for warning in &report.build.warnings {
+        say.warn(warning);
+    }
+    let unmatched = unmatched(&options, how);
+    for rule in &unmatched {
+        say.warn(format!("the rule `{}` matched nothing", text::escape(rule)));
+    }
+    let is_emptied = report.build.entries.total == 0 && !options.choose.rules.is_empty();
+    if is_emptied {
+        say.warn(
+            "the image is empty: the rules left out everything. A directory that is left out is \
+             not searched; add --include '*/' before the rule that leaves it out",
+        );
+    }
+    for path in inputs.iter().filter_map(plain_file) {
+        say.line(format!("{}: packed as a single file", text::path(path)));
     }
     if to_stdout {
-        say.detail("written to standard output, so it was not read back and verified");
+        say.detail("the image went to standard output and was not verified");
     }
     if say.json {
         say.value(&as_json(&report, start.elapsed().as_secs_f64()))?;
     } else {
-        summary(&report, output, start.elapsed().as_secs_f64(), asked_first, say);
+        let seconds = start.elapsed().as_secs_f64();
+        summary(&report, output, seconds, asked_first, options.parity_ppm, say);
     }
-    Ok(if report.build.problems.is_empty() { Exit::Done } else { Exit::Partial })
+    let is_whole = report.build.problems.is_empty() && report.build.warnings.is_empty();
+    Ok(if is_whole && !is_emptied { Exit::Done } else { Exit::Partial })
 }
 
-/// Whoever reads standard input leaves nothing of it to the next.
+/// The rules on the command line that matched nothing. Files of rules are often shared by several
+/// sources, so their rules do not count.
+fn unmatched<'o>(options: &'o CreateOptions, how: &How) -> Vec<&'o [u8]> {
+    let args = &how.input;
+    let given = [&args.exclude, &args.include, &args.filter];
+    let given: HashSet<&[u8]> = given.into_iter().flatten().map(|rule| text::bytes(rule)).collect();
+    options.choose.rules.unmatched().filter(|rule| given.contains(rule)).collect()
+}
+
+/// Gives a rewritten image as much parity as the old one has, and warns that signatures do not
+/// carry over.
+fn keep_parity(inputs: &[Input], how: &How, options: &mut CreateOptions, say: &Say) {
+    for input in inputs {
+        let InputKind::Path(path) = &input.kind else { continue };
+        let Ok(source) = open::source(path) else { continue };
+        let Ok(image) = Image::open(source, ReadOptions::default()) else { continue };
+        if how.parity.is_none()
+            && let Ok(Some(facts)) = shale::parity_facts(&image)
+        {
+            options.parity_ppm = options.parity_ppm.max(facts.parts_per_million);
+        }
+        let is_signed = shale::signatures(&image).is_ok_and(|signatures| !signatures.is_empty());
+        if is_signed || super::sign::beside(path).exists() {
+            say.warn(format!(
+                "{}: its signature is not about the new image; sign that again",
+                text::path(path)
+            ));
+        }
+    }
+}
+
+/// The path of a source that is packed as one file, as it is no archive.
+fn plain_file(input: &Input) -> Option<&Path> {
+    let InputKind::Path(path) = &input.kind else { return None };
+    (path.is_file() && foreign::is_plain(path)).then_some(path)
+}
+
+/// Checks that at most one argument reads standard input.
 fn read_stdin_once(inputs: &[Input], how: &How) -> anyhow::Result<()> {
     let is_stdin = |path: &&Path| path.as_os_str() == "-";
     let sources = inputs.iter().filter(|input| match &input.kind {
@@ -74,20 +140,20 @@ fn read_stdin_once(inputs: &[Input], how: &How) -> anyhow::Result<()> {
         InputKind::Path(_) => false,
     });
     let explicit = match &how.order {
-        Some(LayingChoice::Explicit(path)) => Some(path),
+        Some(OrderChoice::Explicit(path)) => Some(path),
         _ => None,
     };
     let files = [&how.input.input_list, &how.input.map_users, &how.hot].map(Option::as_ref);
     let files = files.into_iter().chain([explicit]).flatten().map(AsRef::as_ref);
     let count = sources.count() + files.filter(is_stdin).count();
     if count > 1 {
-        let what = "standard input can be one thing only; name a file for the others";
+        let what = "standard input can be used only once; name a file for the other inputs";
         bail!(Misuse(what.to_owned()));
     }
     Ok(())
 }
 
-/// Shows what the rules do to every path.
+/// Shows what the rules do to each path.
 fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::Result<Exit> {
     let bar = Bar::new(say);
     let decisions = shale::survey(inputs, options, &bar)?;
@@ -118,41 +184,78 @@ fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::Resu
     }
     say.raw(&out)?;
     for rule in options.choose.rules.unmatched() {
-        say.warn(format!("rule `{}` decided nothing", text::escape(rule)));
+        say.warn(format!("rule `{}` matched nothing", text::escape(rule)));
     }
     Ok(Exit::Done)
 }
 
-/// Entries named one by one when a source cannot be read; more are counted.
+/// Unreadable entries that are printed, at all and with the same words; further ones are counted.
 const NAMED_MAX: usize = 1_000;
+const ALIKE_MAX: usize = 20;
 
-/// Names each entry that could not be read, and says what can be done about it.
+/// Prints each entry that could not be read, and counts those with the same problem.
+fn warn_of(problems: &[Problem], prefix: &str, say: &Say) {
+    let mut alike: BTreeMap<String, usize> = BTreeMap::new();
+    let mut printed = 0;
+    for problem in problems {
+        let count = alike.entry(problem.kind.to_string()).or_default();
+        *count += 1;
+        if *count <= ALIKE_MAX && printed < NAMED_MAX {
+            printed += 1;
+            say.warn(format!("{prefix}{problem}"));
+        }
+    }
+    for (what, count) in alike.into_iter().filter(|(_, count)| *count > ALIKE_MAX) {
+        say.warn(format!("{prefix}and {} more: {what}", count - ALIKE_MAX));
+        printed += count - ALIKE_MAX;
+    }
+    if printed < problems.len() {
+        say.warn(format!("{prefix}and {} more", problems.len() - printed));
+    }
+}
+
+/// Prints each entry that could not be packed, and returns the error with its advice.
 fn refused(error: shale::Error, source: &Path, say: &Say) -> anyhow::Error {
-    let nothing = format!("no image was made of {}", text::path(source));
+    let nothing = format!("no image was written from {}", text::path(source));
+    if let shale::Error::Write(WriteError::Source(SourceError::Conflict { paths, count })) = &error
+    {
+        return conflict(&nothing, paths, *count, say);
+    }
     let shale::Error::Write(WriteError::Unreadable(problems)) = &error else {
         return anyhow::Error::from(error).context(nothing);
     };
-    for problem in problems.iter().take(NAMED_MAX) {
-        say.warn(problem.to_string());
-    }
-    let (count, unsaid) = (problems.len(), problems.len().saturating_sub(NAMED_MAX));
-    if unsaid > 0 {
-        say.warn(format!("and {unsaid} more"));
-    }
+    warn_of(problems, "", say);
+    let count = problems.len();
+    let entries = if count == 1 { "1 entry" } else { &format!("{count} entries") };
     anyhow!(
-        "{nothing}: {count} of its entries could not be read. Mend that, or pack the others with \
-         --skip-unreadable"
+        "{nothing}: {entries} could not be read. Fix this, or use --skip-unreadable to pack the rest"
     )
 }
 
-/// `[CATEGORY=]CODEC[:SETTINGS]`.
+/// Prints the first paths that several sources claim, and returns the error with its advice.
+fn conflict(nothing: &str, paths: &[Vec<u8>], count: u64, say: &Say) -> anyhow::Error {
+    for path in paths {
+        say.warn(format!("{}: in more than one source", text::escape(path)));
+    }
+    let more = count.saturating_sub(paths.len() as u64);
+    if more > 0 {
+        say.warn(format!("and {more} more"));
+    }
+    let are = if count == 1 { "1 path is" } else { &format!("{count} paths are") };
+    anyhow!(
+        "{nothing}: {are} in more than one source. Give the sources different prefixes, or use \
+         --replace to keep what the last source has"
+    )
+}
+
+/// Parses `[CATEGORY=]CODEC[:SETTINGS]`.
 fn codec(choice: &str) -> anyhow::Result<(Option<Category>, Settings)> {
-    // Settings have equals signs, too, but only behind a colon.
+    // Settings can also have equals signs, but only after a colon.
     let (category, settings) = match choice.split_once('=') {
         Some((category, settings)) if !category.contains(':') => {
             let names = || Category::ALL.map(Category::name).join(", ");
             let found = Category::from_name(category)
-                .ok_or_else(|| anyhow!("no category `{category}`; there are {}", names()))?;
+                .ok_or_else(|| anyhow!("unknown category `{category}`; use {}", names()))?;
             (Some(found), settings)
         }
         _ => (None, choice),
@@ -160,10 +263,24 @@ fn codec(choice: &str) -> anyhow::Result<(Option<Category>, Settings)> {
     Ok((category, settings.parse()?))
 }
 
+/// Translates `--order` and `--hot` into an order and the paths that come first.
+fn layout(how: &How) -> anyhow::Result<(Option<Order>, Vec<Vec<u8>>)> {
+    let hot = |how: &How| how.hot.as_deref().map_or(Ok(Vec::new()), input::path_list);
+    Ok(match &how.order {
+        Some(OrderChoice::Explicit(_)) if how.hot.is_some() => {
+            let what = "--order explicit:FILE and --hot both say which files come first; use one";
+            bail!(Misuse(what.to_owned()))
+        }
+        Some(OrderChoice::Explicit(file)) => (Some(Order::Source), input::path_list(file)?),
+        Some(OrderChoice::Known(order)) => (Some(*order), hot(how)?),
+        None => (None, hot(how)?),
+    })
+}
+
 fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
     let codecs = how.codec.iter().map(|choice| codec(choice)).collect::<Result<_, _>>();
     let codecs = codecs.context("--codec").map_err(Misuse::of)?;
-    // What is longer than any frame may be is refused with those.
+    // The library refuses a length beyond its limit, so a longer one only needs to stay beyond it.
     let frame_len = how.frame_size.map(|len| u32::try_from(len).unwrap_or(u32::MAX));
     let times_kept = how.keep_times.iter().fold(TIME_MTIME, |kept, time| {
         kept | match time {
@@ -173,7 +290,7 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             TimeName::Btime => TIME_BTIME,
         }
     });
-    let (order, first) = order::laying(how.order.as_ref(), how.hot.as_ref())?;
+    let (order, first) = layout(how)?;
     if let Some(place) = &how.temp_dir {
         let is_there = std::fs::metadata(place).and_then(|found| match found.is_dir() {
             true => Ok(()),
@@ -187,8 +304,8 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         }
         _ => None,
     };
-    Ok(CreateOptions {
-        build: Options {
+    Ok(CreateOptions::default()
+        .build(Options {
             level: how.digits.level().or(how.level).unwrap_or(LEVEL_DEFAULT),
             threads: how.threads,
             memory_bytes_max: how.memory.unwrap_or(0),
@@ -202,19 +319,28 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             snapshot_name: how.snapshot.as_ref().map_or(Vec::new(), |n| n.as_bytes().to_vec()),
             temp_dir: how.temp_dir.clone().or(beside),
             ..Options::default()
-        },
-        one_file_system: how.one_file_system,
-        dereference: how.dereference,
-        choose: input::choose(&how.input)?,
-        adjust: input::adjust(&how.input)?,
-        verify: !how.no_verify,
-        parity_ppm: how.parity.unwrap_or(0),
-        overwrite: how.force,
-        cancel: signal::cancel()?,
-    })
+        })
+        .one_file_system(how.one_file_system)
+        .archive_offset(how.offset)
+        .dereference(how.dereference)
+        .choose(input::choose(&how.input)?)
+        .adjust(input::adjust(&how.input)?)
+        .verify(!how.no_verify)
+        .parity_ppm(how.parity.unwrap_or(0))
+        .replace(how.replace)
+        .pad(how.pad)
+        .overwrite(how.force)
+        .cancel(signal::cancel()?))
 }
 
-fn summary(report: &CreateReport, output: &Path, seconds: f64, asked_first: usize, say: &Say) {
+fn summary(
+    report: &CreateReport,
+    output: &Path,
+    seconds: f64,
+    asked_first: usize,
+    parity_ppm: u32,
+    say: &Say,
+) {
     let build = &report.build;
     let ratio = size::ratio(build.file_bytes, build.image_bytes);
     say.line(format!(
@@ -229,10 +355,11 @@ fn summary(report: &CreateReport, output: &Path, seconds: f64, asked_first: usiz
     say.line(format!("  identity {}", build.identity));
     if let Some(parity) = &report.parity {
         say.line(format!("  {}", super::parity::summary(parity)));
+        super::parity::say_if_large(parity, parity_ppm, say);
     }
     if asked_first > 0 {
-        let found = build.contents_laid_first;
-        say.line(format!("  {found} contents laid first, of {asked_first} paths listed"));
+        let found = build.contents_stored_first;
+        say.line(format!("  stored first: {found} contents of {asked_first} listed paths"));
     }
     say.detail(format!(
         "  {} files, {} directories, {} symlinks, {} devices, {} fifos and sockets, {} hard links",
@@ -244,7 +371,7 @@ fn summary(report: &CreateReport, output: &Path, seconds: f64, asked_first: usiz
         build.entries.hard_links
     ));
     say.detail(format!(
-        "  {} in duplicate files, {} in repeated segments, {} in holes, {} zero; {} to compress",
+        "  {} in duplicate files, {} in repeated segments, {} in holes, {} of zeros; {} compressed",
         size::show(build.duplicate_bytes),
         size::show(build.segment_bytes),
         size::show(build.hole_bytes),
@@ -252,7 +379,7 @@ fn summary(report: &CreateReport, output: &Path, seconds: f64, asked_first: usiz
         size::show(build.plain_bytes)
     ));
     say.detail(format!(
-        "  {} frames, {} stored bytes, {} with references ({} in all), which saved about {}",
+        "  {} frames of {} stored bytes; {} of them have references ({} in total), saving about {}",
         build.frames,
         build.stored_bytes,
         build.frames_with_references,
@@ -301,5 +428,6 @@ fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
         })).collect::<Vec<_>>(),
         "left_out": build.problems.iter().map(|p| text::escape(p.to_string().as_bytes()))
             .collect::<Vec<_>>(),
+        "warnings": &build.warnings,
     })
 }

@@ -13,9 +13,12 @@ use crate::report::Say;
 use crate::{open, text};
 
 /// Shows structures with their offsets.
+///
+/// # Errors
+/// The structure does not exist, or the image cannot be read.
 pub fn run(args: &Dump, say: &Say) -> anyhow::Result<Exit> {
     let tree = open::tree(&args.image, Options::default(), say)?;
-    // The tables of the snapshot asked for; of all that have this name, the newest.
+    // The tables of the selected snapshot; of several snapshots with this name, the newest.
     let snapshots = tree.image().snapshots();
     let number = snapshots.iter().rposition(|snapshot| snapshot == tree.snapshot());
     let wanted = wanted(&args.what, number)?;
@@ -43,7 +46,7 @@ pub fn run(args: &Dump, say: &Say) -> anyhow::Result<Exit> {
     if count == 0
         && let Some((first, _)) = args.range
     {
-        bail!("{} has nothing at {first} and behind it", args.what.join(" "));
+        bail!("{} has no number {first} or above", args.what.join(" "));
     }
     if say.json {
         out.write_all(if count == 0 { b"[]\n" } else { b"\n]\n" })?;
@@ -64,15 +67,15 @@ fn wanted(words: &[String], snapshot: Option<usize>) -> anyhow::Result<Vec<What>
         ["tables"] => vec![What::Tables],
         ["pages", table] => vec![What::Pages(name(table)?)],
         [table] => vec![What::Rows(name(table)?)],
-        _ => bail!(Misuse("say one thing to dump, or `pages` and a table".to_owned())),
+        _ => bail!(Misuse("name one structure, or `pages` and a table".to_owned())),
     })
 }
 
 fn name(word: &str, snapshot: Option<usize>) -> anyhow::Result<TableName> {
     if !TABLE_NAMES.contains(&word) {
         bail!(Misuse(format!(
-            "`{word}` is nothing to dump; there are superblock, sections, trailer, root, tables, \
-             pages TABLE, and the tables {}",
+            "`{word}` is not a structure; use superblock, sections, trailer, root, tables, pages \
+             TABLE, or one of the tables {}",
             TABLE_NAMES.join(", ")
         )));
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use serde_json::json;
 use shale::read::Options;
-use shale::{ExportFormat, ExportOptions, Output, Patterns, StreamFormat};
+use shale::{ExportFormat, ExportOptions, Output, StreamFormat};
 
 use crate::args::{CompressChoice, Export, FormatChoice};
 use crate::bar::Bar;
@@ -16,7 +16,10 @@ use crate::exit::{Exit, Misuse};
 use crate::report::Say;
 use crate::{open, signal, size, text};
 
-/// Writes an image as an archive.
+/// Converts an image to an archive.
+///
+/// # Errors
+/// The command line is not valid, or no archive was written.
 pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let to_stdout = args.output.as_os_str() == "-";
@@ -24,7 +27,8 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
         bail!(Misuse("--json and the archive cannot both go to standard output".to_owned()));
     }
     if to_stdout && std::io::stdout().is_terminal() {
-        let what = "an archive is not for a terminal: redirect standard output or name a file";
+        let what =
+            "refusing to write an archive to a terminal; redirect standard output or name a file";
         bail!(Misuse(what.to_owned()));
     }
     let (format, compression) = format(args)?;
@@ -34,16 +38,15 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
     }
     let tree = open::tree(&args.image, options, say)?;
     let patterns: Vec<&[u8]> = args.patterns.iter().map(|p| text::bytes(p)).collect();
-    let options = ExportOptions {
-        format,
-        compression,
-        compression_level: args.level,
-        block_len: args.block_size.map(|len| u32::try_from(len).unwrap_or(u32::MAX)),
-        overwrite: args.force,
-        patterns: Patterns::in_tree(&patterns, &tree).map_err(Misuse::of)?,
-        threads: args.threads,
-        cancel: signal::cancel()?,
-    };
+    let options = ExportOptions::default()
+        .format(format)
+        .compression(compression)
+        .compression_level(args.level)
+        .block_len(args.block_size.map(|len| u32::try_from(len).unwrap_or(u32::MAX)))
+        .overwrite(args.force)
+        .patterns(shale::patterns_in_tree(&patterns, &tree).map_err(Misuse::of)?)
+        .threads(args.threads)
+        .cancel(signal::cancel()?);
     let bar = Bar::new(say);
     let report = if to_stdout {
         let out = std::io::stdout().as_fd().try_clone_to_owned();
@@ -63,7 +66,9 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
     }
     if report.rounded_count > 0 {
         let count = size::count(report.rounded_count);
-        say.line(format!("fractions of seconds that the format has no place for: {count} times"));
+        say.line(format!(
+            "{count} timestamps were truncated, as the format has no fractions of seconds"
+        ));
     }
     let seconds = start.elapsed().as_secs_f64();
     if say.json {
@@ -72,7 +77,7 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
             "file_bytes": report.file_bytes,
             "rounded_count": report.rounded_count,
             "left_out_count": report.left_out_count,
-            "left_out": text::said_of(
+            "left_out": text::path_messages(
                 report.left_out.iter().map(|(path, what)| (&path[..], what.clone())),
             ),
             "seconds": seconds,
@@ -97,7 +102,7 @@ fn format(args: &Export) -> anyhow::Result<(ExportFormat, Option<StreamFormat>)>
         (Some(FormatChoice::Squashfs), _) => ExportFormat::Squashfs,
         (None, Some((format, _))) => format,
         (None, None) => bail!(Misuse(format!(
-            "the format of {} is not told by its name; say it with --format",
+            "cannot tell the format from the name {}; use --format tar, cpio, zip or squashfs",
             text::path(&args.output)
         ))),
     };

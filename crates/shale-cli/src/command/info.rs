@@ -1,22 +1,227 @@
 //! `shale info`.
 
+use std::collections::HashSet;
 use std::fmt::Write;
+use std::path::Path;
 
-use shale::read::Options;
+use serde_json::{Value, json};
+use shale::Info;
+use shale::read::{Options, Tree};
 
-use crate::args::ImageArgs;
+use super::du::{Usage, each_usage};
+use crate::args::{ImageArgs, InfoArgs};
 use crate::exit::Exit;
 use crate::report::Say;
-use crate::{open, size};
+use crate::{open, size, text};
 
-/// Shows what an image is made of.
-pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
-    let tree = open::tree(args, Options::default(), say)?;
-    let info = shale::info(tree.image())?;
-    if say.json {
-        say.value(&info)?;
-        return Ok(Exit::Done);
+/// Largest directories that are shown.
+const DIRECTORIES_SHOWN: usize = 3;
+/// Width of the labels.
+const LABEL_WIDTH: usize = 13;
+
+/// Shows how large images are and how they are stored.
+///
+/// # Errors
+/// An image cannot be read; the others are shown all the same.
+pub fn run(args: &InfoArgs, say: &Say) -> anyhow::Result<Exit> {
+    let mut all = Vec::new();
+    let mut failed = None;
+    for (index, image) in args.images.iter().enumerate() {
+        match show(args, image, index > 0, say) {
+            Ok(value) => all.extend(value),
+            Err(error) if args.images.len() == 1 => return Err(error),
+            Err(error) => failed = Some(say.failure(&error)),
+        }
     }
+    if say.json {
+        match &all[..] {
+            [one] if args.images.len() == 1 => say.value(one)?,
+            _ => say.value(&all)?,
+        }
+    }
+    Ok(failed.unwrap_or(Exit::Done))
+}
+
+/// Shows one image, or returns its JSON.
+fn show(
+    args: &InfoArgs,
+    path: &Path,
+    is_further: bool,
+    say: &Say,
+) -> anyhow::Result<Option<Value>> {
+    let image = ImageArgs {
+        image: path.to_owned(),
+        offset: args.offset,
+        snapshot: args.snapshot.clone(),
+        expect: args.expect,
+    };
+    let tree = open::tree(&image, Options::default(), say)?;
+    let info = shale::info(tree.image())?;
+    if say.verbose > 0 && !say.json {
+        say.raw(details(&info)?.as_bytes())?;
+        return Ok(None);
+    }
+    // A damaged entry must not hide everything else.
+    let usage = usage(&tree);
+    if say.json {
+        return Ok(Some(as_json(path, &info, usage.as_ref().ok())?));
+    }
+    let mut out = if is_further { "\n".to_owned() } else { String::new() };
+    summary(&mut out, path, &tree, &info, usage)?;
+    say.raw(out.as_bytes())?;
+    Ok(None)
+}
+
+/// The number of files, and the directories of the first level by size, largest first.
+struct Sizes {
+    files: u64,
+    bytes: u64,
+    directories: Vec<(Vec<u8>, Usage)>,
+}
+
+fn usage(tree: &Tree) -> anyhow::Result<Sizes> {
+    let mut directories = Vec::new();
+    let mut counted = HashSet::new();
+    let total = each_usage(tree, b"", &mut counted, |path, depth, usage, is_directory| {
+        if is_directory && depth == 1 {
+            let path = path.strip_prefix(b"/").unwrap_or(path);
+            directories.push((path.to_vec(), usage));
+        }
+        Ok(())
+    })?;
+    directories.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
+    directories.truncate(DIRECTORIES_SHOWN);
+    Ok(Sizes { files: total.files, bytes: total.bytes, directories })
+}
+
+/// Writes the plain answers: how large, what is in it, how it was made and how it is protected.
+fn summary(
+    out: &mut String,
+    path: &Path,
+    tree: &Tree,
+    info: &Info,
+    usage: anyhow::Result<Sizes>,
+) -> anyhow::Result<()> {
+    let mut line = |label: &str, text: String| writeln!(out, "{label:<LABEL_WIDTH$}{text}");
+    line(
+        "image",
+        format!(
+            "{}, {} ({} bytes), format {}",
+            text::path(path),
+            size::show(info.image_bytes),
+            size::count(info.image_bytes),
+            info.format_version
+        ),
+    )?;
+    let snapshot = tree.snapshot();
+    let entries = size::count(snapshot.entries.row_count);
+    let directories = size::count(snapshot.directories.row_count.saturating_sub(1));
+    let files = match &usage {
+        Ok(usage) => {
+            format!(" with {} files and {directories} directories", size::count(usage.files))
+        }
+        Err(_) => format!(" with {directories} directories"),
+    };
+    let bytes = size::show(snapshot.file_bytes);
+    line("contents", format!("{bytes} in {entries} entries{files}"))?;
+    let all_bytes: u64 = info.snapshots.iter().map(|snapshot| snapshot.file_bytes).sum();
+    line("ratio", size::ratio(all_bytes, info.image_bytes))?;
+    let names: Vec<String> = info
+        .snapshots
+        .iter()
+        .enumerate()
+        .map(|(number, it)| match it.name.is_empty() {
+            true => format!("#{number}"),
+            false => format!("#{number} \"{}\"", it.name),
+        })
+        .collect();
+    line("snapshots", format!("{}: {}", names.len(), names.join(", ")))?;
+    let made = info.history.last().map_or("not recorded".to_owned(), |line| made_with(line));
+    line("made with", made)?;
+    line("protection", protection(info))?;
+    line(
+        "random read",
+        format!(
+            "decodes {} on average, at most {}",
+            size::show(info.read_bytes_mean),
+            size::show(info.bounds.read_bytes_max)
+        ),
+    )?;
+    match usage {
+        Err(error) => line("directories", format!("not readable: {error}"))?,
+        Ok(usage) if usage.directories.is_empty() => line("directories", "none".to_owned())?,
+        Ok(usage) => {
+            let width = usage.directories.iter().map(|(_, it)| size::show(it.bytes).len()).max();
+            let width = width.unwrap_or(0);
+            for (index, (path, it)) in usage.directories.iter().enumerate() {
+                let label = if index == 0 { "largest" } else { "" };
+                let share = it.bytes as f64 * 100.0 / usage.bytes.max(1) as f64;
+                let (bytes, path) = (size::show(it.bytes), text::escape(path));
+                line(label, format!("{bytes:>width$} {share:>3.0}%  {path}"))?;
+            }
+        }
+    }
+    if let Some(recovered) = &info.recovered {
+        line("damage", format!("the end of the image is damaged: {recovered}"))?;
+    }
+    Ok(())
+}
+
+/// Describes a line of the history, such as `create writer=0.1.0 format=0.3 level=6 codec=zstd:19
+/// frame-len=262144`. Other options are left out here; `--json` has the whole line.
+fn made_with(line: &str) -> String {
+    let field = |name: &str| {
+        line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    };
+    let mut made = vec![format!("shale {}", field("writer").unwrap_or("of unknown version"))];
+    made.extend(field("level").map(|level| format!("level {level}")));
+    made.extend(field("codec").map(str::to_owned));
+    let frame_len = field("frame-len").and_then(|len| len.parse().ok());
+    made.extend(frame_len.map(|len| format!("frames of {}", size::show(len))));
+    text::escape(made.join(", ").as_bytes())
+}
+
+fn protection(info: &Info) -> String {
+    let parity = match &info.parity {
+        None => "no parity".to_owned(),
+        Some(parity) => format!(
+            "parity of {}, repairs any burst of {}",
+            size::show(parity.stored_bytes),
+            size::show(parity.burst_bytes)
+        ),
+    };
+    let signatures = match &info.signers[..] {
+        [] => "not signed".to_owned(),
+        [one] => format!("signature by {} (not verified)", &one[..one.len().min(16)]),
+        many => format!("{} signatures (not verified)", many.len()),
+    };
+    let identity = if info.identity.is_some() { "" } else { ", no identity" };
+    format!("{parity}; {signatures}{identity}")
+}
+
+fn as_json(path: &Path, info: &Info, usage: Option<&Sizes>) -> anyhow::Result<Value> {
+    use std::os::unix::ffi::OsStrExt;
+    let mut value = serde_json::to_value(info)?;
+    if let Value::Object(object) = &mut value {
+        text::put_name(object, "path", path.as_os_str().as_bytes());
+        let directories = usage.map(|usage| {
+            let largest = usage.directories.iter().map(|(path, it)| {
+                let mut object = serde_json::Map::new();
+                text::put_name(&mut object, "path", path);
+                object.insert("bytes".to_owned(), it.bytes.into());
+                object.insert("files".to_owned(), it.files.into());
+                Value::Object(object)
+            });
+            largest.collect::<Vec<_>>()
+        });
+        object.insert("files".to_owned(), json!(usage.map(|usage| usage.files)));
+        object.insert("largest_directories".to_owned(), json!(directories));
+    }
+    Ok(value)
+}
+
+/// Describes how everything is stored: identity, frames, codecs, tables and sections.
+fn details(info: &Info) -> anyhow::Result<String> {
     let mut out = String::new();
     writeln!(out, "format {}, image id {}", info.format_version, info.image_id)?;
     if let Some(identity) = &info.identity {
@@ -45,7 +250,7 @@ pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
     let file_bytes: u64 = info.snapshots.iter().map(|snapshot| snapshot.file_bytes).sum();
     writeln!(
         out,
-        "not stored again: {} in equal files, {} in repeated segments, holes and zeroes",
+        "deduplicated: {} in equal files, {} in repeated segments, holes and zeros",
         size::show(file_bytes.saturating_sub(info.content_bytes)),
         size::show(info.content_bytes.saturating_sub(info.plain_bytes))
     )?;
@@ -57,14 +262,14 @@ pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
         size::show(info.stored_bytes),
         size::ratio(info.plain_bytes, info.stored_bytes)
     )?;
-    writeln!(out, "references: {} of {} frames", info.references, info.frames_with_references)?;
+    writeln!(out, "references: {} in {} frames", info.references, info.frames_with_references)?;
     let bounds = &info.bounds;
     writeln!(
         out,
-        "a random read decodes at most {}, {} on average (largest frame {}, at most {} references, \
+        "a random read decodes {} on average, at most {} (largest frame {}, at most {} references, \
          depth {})",
-        size::show(bounds.read_bytes_max),
         size::show(info.read_bytes_mean),
+        size::show(bounds.read_bytes_max),
         size::show(bounds.frame_plain_bytes_max),
         bounds.reference_count_max,
         bounds.depth_max
@@ -104,8 +309,7 @@ pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
         )?;
     }
     if let Some(recovered) = &info.recovered {
-        writeln!(out, "the end is not whole: {recovered}")?;
+        writeln!(out, "the end of the image is damaged: {recovered}")?;
     }
-    say.raw(out.as_bytes())?;
-    Ok(Exit::Done)
+    Ok(out)
 }

@@ -1,4 +1,4 @@
-//! `shale man`: pages made from the same definition as the help.
+//! `shale man`: man pages, generated from the definition of the command line.
 
 use std::path::Path;
 
@@ -11,6 +11,9 @@ use crate::report::Say;
 use crate::text;
 
 /// Prints the page of `shale`, or writes the pages of all subcommands into a directory.
+///
+/// # Errors
+/// The output cannot be written.
 pub fn run(dir: Option<&Path>, say: &Say) -> anyhow::Result<Exit> {
     let command = Arguments::command().after_long_help(exit::table());
     let Some(dir) = dir else {
@@ -19,7 +22,7 @@ pub fn run(dir: Option<&Path>, say: &Say) -> anyhow::Result<Exit> {
         say.raw(&page)?;
         return Ok(Exit::Done);
     };
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", text::path(dir)))?;
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", text::path(dir)))?;
     clap_mangen::generate_to(command, dir)
         .with_context(|| format!("cannot write man pages into {}", text::path(dir)))?;
     Ok(Exit::Done)

@@ -1,153 +1,182 @@
 //! `shale mount`.
 //!
-//! In the background, the program starts itself once more in a session of its own; that process
-//! mounts and serves, and tells through a pipe that the mount is ready or why not. So whoever
-//! calls `shale mount` gets the error and the exit code, and a mount that works when it returns.
+//! For a background mount, the program starts itself again in a session of its own. That process
+//! mounts and serves, and reports through a pipe that the mount is ready or why it failed. So the
+//! process that the user called returns the error and the exit code, and the mount works when it
+//! returns.
 //!
-//! Several images can be mounted by one process; they share one cache and one crew of decoding
-//! threads, and end together with a signal or each by its own unmount.
+//! One process can mount several images. They share one cache and one set of decoding threads. A
+//! signal ends all of them; each can be unmounted alone.
 
+mod atomic_file; // a file that is replaced as a whole
+mod memory; // how much memory there is
+mod log; // where messages of the driver go
+mod options; // -o and its long forms
+mod launcher; // signals to the process that waits
+mod shutdown; // signals to the process that serves
 mod background; // the process that serves
-mod caller; // signals to the one that waits for it
-mod ending; // signals to it
-mod hot_log; // what is read first
-mod memory; // how much there is
+mod verify; // checks before mounting
+mod made_dir; // mount points made and removed
+mod hot_log; // the list of first reads
 mod metrics; // counters in a file, for monitoring
-mod verify; // images checked before they are mounted
-mod whole_file; // a file that is replaced as a whole
-mod wishes; // -o and its long forms
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use shale::read::{FrameCache, Options as ReadOptions, Tree, Workers};
+use shale::read::{FrameCache, Log, Options as ReadOptions, Tree, Workers};
 use shale_fuse::{KernelView, MountError, Mounted, Subtree, View, ViewError};
 
 use crate::args::{ImageArgs, Mount, ViewChoice};
 use crate::exit::Exit;
 use crate::report::Say;
 use crate::{open, text};
-use caller::Caller;
-use ending::Ending;
 use hot_log::HotLog;
+use launcher::Launcher;
+use made_dir::MadeDir;
 use metrics::Metrics;
-use wishes::{Place, Wishes};
+use options::{MountOptions, Target};
+use shutdown::Shutdown;
 
-/// Pages of all images may take this much beside the cache that was asked for.
+/// Memory for pages of all images that is not counted against the requested cache.
 const PAGE_BYTES_MIN: u64 = 32 << 20;
-/// All that pages may take, however large the cache: those of a billion files are 250 MB.
+/// Limit of memory for pages, however large the cache is: the pages of a billion files are 250 MB.
 const PAGE_BYTES_MAX: u64 = 256 << 20;
 
 /// Mounts one image or several.
 pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
-    let wishes = Wishes::new(args)?;
+    let options = MountOptions::new(args)?;
     if !args.foreground && !args.ready {
-        if wishes.verify.is_some() {
-            // Checking reads the image as well.
+        if options.verify.is_some() {
+            // The check reads the image.
             shale_fuse::confine();
         }
-        let caller = Caller::new()?;
-        verify::images(&wishes, caller.cancel().clone(), say)?;
-        wishes.warn(say);
-        return background::start(args, &caller, say);
+        let launcher = Launcher::new()?;
+        verify::images(&options, launcher.cancel().clone(), say)?;
+        options.warn(say);
+        return background::start(args, &launcher, say);
     }
     background::return_memory_when_freed();
     // Before there are threads, and before the first byte of an image is read.
     for line in shale_fuse::confine() {
         say.detail(line);
     }
-    allow_files();
-    // Before anything is mounted: a signal that nobody catches leaves a mount without its driver.
-    let ending = Ending::new().context("cannot wait for signals")?;
+    raise_file_limit();
+    // Before anything is mounted: a signal that is not handled leaves a mount without its driver.
+    let shutdown = Shutdown::new(options.log.clone()).context("cannot wait for signals")?;
     if args.foreground {
-        wishes.warn(say);
-        verify::images(&wishes, ending.cancel().clone(), say)?;
+        options.warn(say);
+        verify::images(&options, shutdown.cancel().clone(), say)?;
     }
-    let (frame_bytes_max, page_bytes_max) = shares(wishes.cache, wishes.places.len() as u64);
-    let read = ReadOptions {
-        cache: Some(FrameCache::new(frame_bytes_max)),
-        page_cache_bytes_max: page_bytes_max,
-        workers: Some(Workers::new(match wishes.driver.thread_count {
+    let (frame_bytes_max, page_bytes_max) =
+        split_cache(options.cache, options.targets.len() as u64);
+    let read = ReadOptions::default()
+        .cache(FrameCache::new(frame_bytes_max))
+        .page_cache_bytes_max(page_bytes_max)
+        .workers(Workers::new(match options.driver.thread_count {
             0 => 0,
-            // Readers decode for themselves as well.
+            // The thread that answers a read decodes as well.
             n => (n - 1).max(1),
-        })),
-        prefetch_bytes_max: wishes.prefetch,
-        ..ReadOptions::default()
-    };
+        }))
+        .prefetch_bytes_max(options.prefetch);
+    // Declared before the mounts, so that an error unmounts first and removes the directories then.
+    let mut made = Vec::new();
     let mut mounts = Vec::new();
     let mut hot_log = None;
-    for place in &wishes.places {
-        // Those that are mounted already are unmounted again when one fails.
-        mounts.push(mount(place, &wishes, read.clone(), &mut hot_log, &ending, say)?);
+    for target in &options.targets {
+        if options.mkdir {
+            let dir = MadeDir::new(&target.dir);
+            made.push(dir.with_context(|| format!("cannot make {}", text::path(&target.dir)))?);
+        }
+        // If one fails, those already mounted are dropped, which unmounts them.
+        mounts.push(mount(target, &options, read.clone(), &mut hot_log, &shutdown, say)?);
     }
-    ending.serve()?;
-    let metrics = match &wishes.metrics {
+    shutdown.serve()?;
+    let metrics = match &options.metrics {
         Some(path) => Some(Metrics::start(path, &mounts)?),
         None => None,
     };
     if args.ready {
-        background::tell_ready()?;
+        background::report_ready(&options.log)?;
     } else {
-        for place in &wishes.places {
-            let (image, dir) = (text::path(&place.image), text::path(&place.dir));
+        for target in &options.targets {
+            let (image, dir) = (text::path(&target.image), text::path(&target.dir));
             say.line(format!("{image} is mounted on {dir}"));
         }
     }
+    remove_dirs_at_end(&mounts, made);
     let ends: Vec<_> = mounts.into_iter().map(Mounted::wait).collect();
     drop(metrics);
     drop(hot_log);
     for end in ends {
+        if let (Err(error), true) = (&end, args.ready) {
+            // Nobody sees what `main` prints any more.
+            options.log.line(&error.to_string());
+        }
         end?;
     }
     Ok(Exit::Done)
 }
 
-/// Has as many files open as the system lets it: each thread of each mount has a handle of its own.
-/// The usual limit is for programs that use select(2).
-fn allow_files() {
+/// Removes each made mount point as soon as its mount has ended. Returns when all mounts with such
+/// a mount point have ended.
+fn remove_dirs_at_end(mounts: &[Mounted], made: Vec<MadeDir>) {
+    const PATIENCE: Duration = Duration::from_millis(500);
+    let mut waiting: Vec<_> = mounts.iter().map(Mounted::unmounter).zip(made).collect();
+    while let Some((first, _)) = waiting.first() {
+        // The others are looked at from time to time.
+        first.wait_for_end(PATIENCE);
+        waiting.retain(|(unmounter, _)| !unmounter.has_ended());
+    }
+}
+
+/// Raises the limit of open files as far as the system allows: each thread of each mount has a
+/// device handle. The usual limit only protects programs that use select(2).
+fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it is refused threads share a handle, which is slower and no less right.
+    // If this fails, threads share a handle, which is slower but works.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Of memory for what is decoded: all that frames may take, and what each image's pages may. In
-/// an image of a billion files most of what is asked for lies in pages.
-fn shares(cache: u64, image_count: u64) -> (u64, u64) {
+/// Splits the cache into the bytes for frames of all images and the bytes for pages of each image.
+/// In an image of a billion files, most requests need pages.
+fn split_cache(cache: u64, image_count: u64) -> (u64, u64) {
     let pages = (cache / 4).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
     (cache.saturating_sub(pages - PAGE_BYTES_MIN), pages / image_count.max(1))
 }
 
-/// Mounts one image; `hot_log` takes the list of what is read from it, if one is wanted. Fails if
-/// `ending` says that the process is to end.
+/// Mounts one image. Puts its list of first reads into `hot_log`, if the options ask for one. Fails
+/// if `shutdown` has received a signal.
 fn mount(
-    place: &Place,
-    wishes: &Wishes,
+    target: &Target,
+    options: &MountOptions,
     read: ReadOptions,
     hot_log: &mut Option<HotLog>,
-    ending: &Ending,
+    shutdown: &Shutdown,
     say: &Say,
 ) -> anyhow::Result<Mounted> {
-    ending.open()?;
-    let dir = &place.dir;
+    shutdown.open()?;
+    let dir = &target.dir;
     let image = ImageArgs {
-        image: place.image.clone(),
-        offset: wishes.offset,
-        snapshot: wishes.snapshot.clone(),
-        expect: wishes.expect,
+        image: target.image.clone(),
+        offset: options.offset,
+        snapshot: options.snapshot.clone(),
+        expect: options.expect,
     };
+    let (log, name) = (options.log.clone(), text::path(&target.image));
+    let read = read.log(Log(Arc::new(move |line: &str| log.line(&format!("{name}: {line}")))));
     let tree = open::tree(&image, read, say);
-    // What went wrong meanwhile is not what it ends for.
-    ending.check()?;
+    // A signal takes precedence over an error that came at the same time.
+    shutdown.check()?;
     let tree = tree?;
     let (mut on_read, mut on_flush) = (None, None);
-    if let Some(path) = &wishes.hot_log {
-        let log = HotLog::start(path, tree.clone(), Arc::clone(&wishes.driver.log))?;
+    if let Some(path) = &options.hot_log {
+        let log = HotLog::start(path, tree.clone(), Arc::clone(&options.driver.log))?;
         (on_read, on_flush) = (Some(log.watch()), Some(log.flush()));
         *hot_log = Some(log);
     }
-    let view = match &wishes.subdir {
+    let view = match &options.subdir {
         None => Arc::new(tree) as Arc<dyn View>,
         Some(path) => subtree(tree, path)?,
     };
@@ -155,16 +184,18 @@ fn mount(
         source_name: image.image.into_os_string(),
         on_read,
         on_flush,
-        ..wishes.driver.clone()
+        ..options.driver.clone()
     };
-    let laid_out = lay_out(&view, wishes.view, &driver, ending, say)?;
-    let mounted = ending.mount(|| match laid_out.map(|laid_out| laid_out.mount(dir, &driver)) {
-        Some(Err(MountError::KernelView(reason))) if wishes.view == ViewChoice::Auto => {
-            say_not_kernel(say, &reason);
-            shale_fuse::mount(view, dir, &driver)
+    let kernel_view = lay_out(&view, options.view, &driver, shutdown, say)?;
+    let mounted = shutdown.mount(|| {
+        match kernel_view.map(|kernel_view| kernel_view.mount(dir, &driver)) {
+            Some(Err(MountError::KernelView(reason))) if options.view == ViewChoice::Auto => {
+                report_fallback(say, &reason);
+                shale_fuse::mount(view, dir, &driver)
+            }
+            Some(result) => result,
+            None => shale_fuse::mount(view, dir, &driver),
         }
-        Some(result) => result,
-        None => shale_fuse::mount(view, dir, &driver),
     })?;
     for line in mounted.negotiated().to_string().lines() {
         say.detail(line);
@@ -172,14 +203,14 @@ fn mount(
     Ok(mounted)
 }
 
-/// `view` laid out for the kernel, if that is wanted; or nothing if whatever is faster is wanted
-/// and that is not possible or not expected to be. Fails if `ending` says that the process is to
-/// end.
+/// Lays out `view` for the kernel, if `choice` asks for it. Returns `None` for FUSE: also if the
+/// choice is `auto` and a kernel view is not possible or not expected to be faster. Fails if
+/// `shutdown` has received a signal.
 fn lay_out(
     view: &Arc<dyn View>,
     choice: ViewChoice,
     options: &shale_fuse::Options,
-    ending: &Ending,
+    shutdown: &Shutdown,
     say: &Say,
 ) -> anyhow::Result<Option<KernelView>> {
     let is_auto = match choice {
@@ -189,25 +220,25 @@ fn lay_out(
     };
     let totals = view.totals();
     if is_auto && let Err(reason) = shale_fuse::suits_kernel_view(totals, options) {
-        say_not_kernel(say, &reason);
+        report_fallback(say, &reason);
         return Ok(None);
     }
-    ending.prepare()?;
+    shutdown.prepare()?;
     say.detail(format!("laying out {} inodes for the kernel", totals.inode_count));
-    let laid_out = KernelView::lay_out(Arc::clone(view), options, &ending.cancel().flag());
-    // What went wrong meanwhile is not what it ends for.
-    ending.check()?;
+    let laid_out = KernelView::lay_out(Arc::clone(view), options, &shutdown.cancel().flag());
+    // A signal takes precedence over an error that came at the same time.
+    shutdown.check()?;
     match laid_out {
         Err(MountError::KernelView(reason)) if is_auto => {
-            say_not_kernel(say, &reason);
+            report_fallback(say, &reason);
             Ok(None)
         }
         laid_out => Ok(Some(laid_out?)),
     }
 }
 
-/// Says why FUSE serves what would rather be the kernel's.
-fn say_not_kernel(say: &Say, reason: &str) {
+/// Reports why `--view auto` falls back to FUSE.
+fn report_fallback(say: &Say, reason: &str) {
     say.detail(format!("not the kernel view: {reason}"));
 }
 
@@ -215,7 +246,7 @@ fn subtree(tree: Tree, path: &[u8]) -> anyhow::Result<Arc<dyn View>> {
     match Subtree::open(Arc::new(tree), path) {
         Ok(below) => Ok(Arc::new(below)),
         Err(ViewError::NotFound) => {
-            bail!("subdir={}: there is no such directory in the image", text::escape(path))
+            bail!("subdir={}: no such directory in the image", text::escape(path))
         }
         Err(error) => Err(error).with_context(|| format!("subdir={}", text::escape(path))),
     }

@@ -11,20 +11,24 @@ use crate::report::Say;
 use crate::{open, signal, size, text};
 
 /// Repairs an image into a new file.
+///
+/// # Errors
+/// The image cannot be restored, or the output cannot be written.
 pub fn run(args: &Repair, say: &Say) -> anyhow::Result<Exit> {
-    let options = RepairOptions {
-        offset: open::offset(args.offset),
-        salvage: args.salvage,
-        overwrite: args.force,
-        threads: args.threads,
-        cancel: signal::cancel()?,
-    };
+    let options = RepairOptions::default()
+        .offset(open::offset(args.offset))
+        .salvage(args.salvage)
+        .overwrite(args.force)
+        .threads(args.threads)
+        .cancel(signal::cancel()?);
     let bar = Bar::new(say);
     let report = shale::repair(&args.image, &args.output, &options, &bar);
     drop(bar);
-    let report = report.with_context(|| format!("repairing {}", text::path(&args.image)))?;
+    let report = report
+        .map_err(|error| open::named(&args.image, error.into()))
+        .context("cannot repair the image")?;
     for what in &report.made_anew {
-        say.line(format!("made anew: {what}"));
+        say.line(format!("rebuilt: {what}"));
     }
     if say.json {
         say.value(&json!({
@@ -39,22 +43,22 @@ pub fn run(args: &Repair, say: &Say) -> anyhow::Result<Exit> {
             "check": super::check::as_json(&report.check, None),
         }))?;
     } else {
-        people(&report, args, say);
+        print(&report, args, say);
     }
     Ok(if report.is_whole() && report.bytes_left_out == 0 { Exit::Done } else { Exit::Partial })
 }
 
-fn people(report: &RepairReport, args: &Repair, say: &Say) {
+fn print(report: &RepairReport, args: &Repair, say: &Say) {
     let name = text::path(&args.output);
     if report.bytes_left_out > 0 {
         say.warn(format!(
-            "{name}: {} behind what parity protects are damaged and were left out",
+            "{name}: {} after the protected part are damaged and were left out",
             size::show(report.bytes_left_out)
         ));
     }
     if report.is_whole() {
         say.line(format!(
-            "{name}: whole and checked; {} leaves and {} bodies of parity were repaired",
+            "{name}: complete and checked; repaired {} leaves and {} parity bodies",
             report.leaves_repaired, report.bodies_repaired
         ));
         return;
@@ -62,7 +66,7 @@ fn people(report: &RepairReport, args: &Repair, say: &Say) {
     super::check::problems(&report.check, &name, say);
     say.warn(format!(
         "{name}: not everything could be restored: {} leaves were repaired, {} are lost. `shale \
-         extract --continue {name} -C DIR` brings out what is whole, with holes for what is lost",
+         extract --continue {name} -C DIR` extracts the undamaged data, with holes for the rest",
         report.leaves_repaired, report.leaves_lost
     ));
 }

@@ -1,5 +1,7 @@
 //! `shale keygen`, `shale sign`, `shale verify`.
 
+mod against; // --against
+
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -10,35 +12,43 @@ use crate::args::{Sign, Verify};
 use crate::bar::Bar;
 use crate::exit::Exit;
 use crate::report::Say;
-use crate::{signal, text};
+use crate::{open, signal, text};
 
-/// Makes a key.
+/// Makes a key pair.
+///
+/// # Errors
+/// A file exists or cannot be written.
 pub fn keygen(path: &Path, comment: &str, say: &Say) -> anyhow::Result<Exit> {
     let public = shale::generate_key(path, comment)?;
     let name = text::path(path);
     if say.json {
         say.value(&json!({ "public_key": text::hex(&public) }))?;
     } else {
-        say.line(format!("{name}: keep it secret; {name}.pub is for those who verify"));
+        say.line(format!(
+            "{name}: the secret key, keep it safe; give {name}.pub to those who verify your images"
+        ));
     }
     Ok(Exit::Done)
 }
 
-/// Where the signature of an image lies if nothing else is said.
-fn beside(image: &Path) -> PathBuf {
+/// The default path of the signature of an image.
+pub fn beside(image: &Path) -> PathBuf {
     let mut name = image.as_os_str().to_owned();
     name.push(".sig");
     name.into()
 }
 
 /// Signs an image.
+///
+/// # Errors
+/// The image is damaged, or the key or signature file cannot be used.
 pub fn sign(args: &Sign, say: &Say) -> anyhow::Result<Exit> {
     let key = shale::read_secret_key(&args.key)?;
-    let options = SignOptions { cancel: signal::cancel()?, ..SignOptions::default() };
+    let options = SignOptions::default().cancel(signal::cancel()?);
     let bar = Bar::new(say);
     let signature = shale::sign(&args.image, &key, &options, &bar);
     drop(bar);
-    let signature = signature?;
+    let signature = signature.map_err(|error| open::named(&args.image, error.into()))?;
     let place = if args.embed {
         shale::embed_signature(&args.image, &signature, &options)?;
         args.image.clone()
@@ -60,18 +70,20 @@ pub fn sign(args: &Sign, say: &Say) -> anyhow::Result<Exit> {
 }
 
 /// Verifies a signature and the image.
+///
+/// # Errors
+/// The signature or the image is not valid, or a file cannot be read.
 pub fn verify(args: &Verify, say: &Say) -> anyhow::Result<Exit> {
+    if let Some(directory) = &args.against {
+        return against::run(args, directory, say);
+    }
     let keys: Result<Vec<_>, _> =
         args.key.iter().map(|path| shale::read_public_key(path)).collect();
     let keys = keys?;
     if keys.is_empty() {
-        bail!("no key is given, so there is nobody to trust");
+        bail!("no public key is given");
     }
-    let options = SignOptions {
-        skip_content: args.skip_content,
-        cancel: signal::cancel()?,
-        ..SignOptions::default()
-    };
+    let options = SignOptions::default().skip_content(args.skip_content).cancel(signal::cancel()?);
     let path = match &args.signature {
         Some(path) => Some(path.clone()),
         None => Some(beside(&args.image)).filter(|path| path.exists()),
@@ -80,7 +92,7 @@ pub fn verify(args: &Verify, say: &Say) -> anyhow::Result<Exit> {
     let bar = Bar::new(say);
     let verified = shale::verify_signature(&args.image, &keys, detached.as_ref(), &options, &bar);
     drop(bar);
-    let verified = verified?;
+    let verified = verified.map_err(|error| open::named(&args.image, error.into()))?;
     if say.json {
         say.value(&json!({
             "identity": verified.identity.to_string(),
@@ -88,13 +100,13 @@ pub fn verify(args: &Verify, say: &Say) -> anyhow::Result<Exit> {
             "content": !args.skip_content,
         }))?;
     } else {
-        // The identity alone goes to standard output, for `--expect`.
+        // Only the identity goes to standard output, so that scripts can pass it to `--expect`.
         say.raw(format!("{}\n", verified.identity).as_bytes())?;
         say.line(format!(
             "{}: signed by {}{}",
             text::path(&args.image),
             text::hex(&verified.public_key),
-            if args.skip_content { "; its bytes were not compared" } else { ", and whole" }
+            if args.skip_content { "; its contents were not verified" } else { ", and unchanged" }
         ));
     }
     Ok(Exit::Done)

@@ -6,26 +6,31 @@ use shale::read::{
     Attributes, InodeKind, Options, PieceKind, TIME_ATIME, TIME_BTIME, TIME_CTIME, Tree,
 };
 
-use super::attributes::{as_json, kind_name, mode_letters, text_time, time};
+use super::select;
 use crate::args::Paths;
+use crate::attributes::{as_json, kind_name, mode_letters, text_time};
 use crate::exit::Exit;
+use crate::owners::Owners;
 use crate::report::Say;
+use crate::time::LocalTime;
 use crate::{open, text};
 
-/// Pieces of a file that are shown without `-v`.
+/// Number of pieces of a file that are shown without `-v`.
 const PIECES_SHOWN: usize = 8;
 
-/// Shows everything about each path. Symbolic links are shown, not followed.
+/// Shows all metadata of each path. Symbolic links are not followed.
+///
+/// # Errors
+/// A path does not exist, or the image cannot be read.
 pub fn run(args: &Paths, say: &Say) -> anyhow::Result<Exit> {
     let tree = open::tree(&args.image, Options::default(), say)?;
     let mut all = Vec::new();
-    for path in &args.paths {
-        let path = text::bytes(path);
+    for path in &select::expand(&tree, &args.paths)? {
         let found = resolve(&tree, path, false)?;
         if say.json {
-            all.push(Value::Object(machine(&tree, path, &found)?));
+            all.push(Value::Object(as_object(&tree, path, &found)?));
         } else {
-            say.raw(people(&tree, path, &found, say)?.as_bytes())?;
+            say.raw(as_text(&tree, path, &found, say)?.as_bytes())?;
         }
     }
     if say.json {
@@ -34,7 +39,7 @@ pub fn run(args: &Paths, say: &Say) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn machine(tree: &Tree, path: &[u8], found: &Attributes) -> anyhow::Result<Map<String, Value>> {
+fn as_object(tree: &Tree, path: &[u8], found: &Attributes) -> anyhow::Result<Map<String, Value>> {
     let mut object = as_json(found);
     text::put_name(&mut object, "path", path);
     let kept = tree.snapshot().times_kept;
@@ -78,7 +83,7 @@ fn machine(tree: &Tree, path: &[u8], found: &Attributes) -> anyhow::Result<Map<S
     Ok(object)
 }
 
-fn people(tree: &Tree, path: &[u8], found: &Attributes, say: &Say) -> anyhow::Result<String> {
+fn as_text(tree: &Tree, path: &[u8], found: &Attributes, say: &Say) -> anyhow::Result<String> {
     let mut out = format!("  path: {}\n", text::escape(path));
     out += &format!("  kind: {}", kind_name(found.kind));
     match found.kind {
@@ -91,6 +96,7 @@ fn people(tree: &Tree, path: &[u8], found: &Attributes, say: &Say) -> anyhow::Re
         }
         _ => {}
     }
+    let owners = Owners::of_machine();
     out += &format!(
         "\n inode: {}  links: {}  size: {}\n  mode: {:04o} {}  owner: {}  group: {}\n",
         found.inode,
@@ -98,10 +104,11 @@ fn people(tree: &Tree, path: &[u8], found: &Attributes, say: &Say) -> anyhow::Re
         found.size,
         found.permissions,
         mode_letters(found),
-        found.uid,
-        found.gid
+        owners.user(found.uid),
+        owners.group(found.gid)
     );
-    out += &format!(" mtime: {}\n", time(found.mtime));
+    let clock = LocalTime::new();
+    out += &format!(" mtime: {}\n", clock.full(found.mtime));
     let kept = tree.snapshot().times_kept;
     for (bit, key, stamp) in [
         (TIME_ATIME, "atime", found.atime),
@@ -109,7 +116,7 @@ fn people(tree: &Tree, path: &[u8], found: &Attributes, say: &Say) -> anyhow::Re
         (TIME_BTIME, "btime", found.btime),
     ] {
         if kept & bit != 0 {
-            out += &format!(" {key}: {}\n", time(stamp));
+            out += &format!(" {key}: {}\n", clock.full(stamp));
         }
     }
     for xattr in tree.xattrs(found.inode)? {
@@ -129,7 +136,7 @@ fn people(tree: &Tree, path: &[u8], found: &Attributes, say: &Say) -> anyhow::Re
                     format!("frame {frame} at {frame_offset}")
                 }
                 PieceKind::Hole => "hole".to_owned(),
-                PieceKind::Zero => "zero run".to_owned(),
+                PieceKind::Zero => "zeros".to_owned(),
             };
             out += &format!(" piece: {} bytes from {}: {place}\n", piece.len, piece.offset);
         }

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::report::Say;
 use crate::text;
 
-/// What the driver gives; see `docs/mounting.md`.
+/// The counters of a driver; see `docs/mounting.md`.
 #[derive(Deserialize)]
 struct Counters {
     operations: BTreeMap<String, Operation>,
@@ -24,15 +24,15 @@ struct Operation {
     errors: u64,
     bytes: u64,
     total_ns: u64,
-    /// Index n counts those that took less than 2^n ns.
+    /// Index n counts those that took less than 2^n ns and not less than 2^(n-1) ns.
     latency_log2_ns: Vec<u64>,
 }
 
-/// Shows the counters of a mounted image, as its driver gives them.
+/// Shows the counters of a mounted image.
 pub fn run(args: &Stats, say: &Say) -> anyhow::Result<Exit> {
     let json = shale_fuse::read_statistics(&args.mount).with_context(|| {
         format!(
-            "{} is not the root of a mounted image that you may look at",
+            "{} is not the root of a mounted image, or you may not read it",
             text::path(&args.mount)
         )
     })?;
@@ -41,7 +41,8 @@ pub fn run(args: &Stats, say: &Say) -> anyhow::Result<Exit> {
         say.raw(b"\n")?;
         return Ok(Exit::Done);
     }
-    let counters: Counters = serde_json::from_str(&json).context("the driver's answer is odd")?;
+    let counters: Counters =
+        serde_json::from_str(&json).context("the driver's answer is not valid")?;
     say.raw(table(&counters).as_bytes())?;
     Ok(Exit::Done)
 }
@@ -72,7 +73,7 @@ fn table(counters: &Counters) -> String {
     out
 }
 
-/// A time that so many of 1000 requests kept below.
+/// Returns an upper bound of the time that the fastest `per_mille` of 1000 requests took.
 fn below(operation: &Operation, per_mille: u64) -> String {
     let wanted = (u128::from(operation.count) * u128::from(per_mille)).div_ceil(1000).max(1);
     let mut seen = 0u128;
@@ -85,7 +86,7 @@ fn below(operation: &Operation, per_mille: u64) -> String {
     "-".into()
 }
 
-/// Two or three digits and a unit.
+/// Formats a time with two or three digits and a unit.
 fn duration(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns}ns"),

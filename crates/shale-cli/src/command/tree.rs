@@ -3,38 +3,40 @@
 use std::io::{BufWriter, Write};
 
 use anyhow::bail;
+use serde_json::Value;
 use shale::listing::{Entry, each_entry, resolve};
-use shale::read::{InodeKind, Options};
+use shale::read::{InodeKind, Options, Tree};
 
-use super::attributes::with_target;
-use super::ls;
-use crate::args::{Ls, TreeArgs};
+use crate::args::TreeArgs;
+use crate::attributes::{as_json, with_target};
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
-use crate::{open, text};
+use crate::{open, size, text};
 
-/// One directory being shown: entries still to come, next one last.
+/// A directory that is being shown, with its remaining entries; the next one is the last.
 struct Level {
-    ahead: Vec<Entry>,
+    pending: Vec<Entry>,
     prefix: String,
 }
 
-/// Draws a tree. Memory grows with the entries of the directories that are open at a time.
-/// For machines the same as a list of all below, as a drawing is of no use to them.
+/// Draws a tree; with `--json`, lists everything below the path instead. Memory grows with the
+/// entries of the directories that are open at one time.
+///
+/// # Errors
+/// The path does not exist, or the image cannot be read.
 pub fn run(args: &TreeArgs, say: &Say) -> anyhow::Result<Exit> {
+    let tree = open::tree(&args.image, Options::default(), say)?;
+    let path = args.path.as_deref().map_or(&b"/"[..], text::bytes);
     if say.json {
         if args.depth.is_some() {
-            bail!(Misuse("--depth is for the drawing; --json lists all below".to_owned()));
+            bail!(Misuse(
+                "--depth cannot be used with --json, which lists everything below the path"
+                    .to_owned()
+            ));
         }
-        let (image, path) = (args.image.clone(), args.path.clone());
-        return ls::run(
-            &Ls { image, path, long: false, recursive: true, all: true, zero: false },
-            say,
-        );
+        return list_as_json(&tree, path, args.directories);
     }
-    let tree = open::tree(&args.image, Options::default(), say)?;
     let raw = !say.escapes_names();
-    let path = args.path.as_deref().map_or(&b"/"[..], text::bytes);
     let top = resolve(&tree, path, true)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     out.write_all(&text::shown(path, raw))?;
@@ -43,7 +45,9 @@ pub fn run(args: &TreeArgs, say: &Say) -> anyhow::Result<Exit> {
     let entries = |inode| -> anyhow::Result<Vec<Entry>> {
         let mut all = Vec::new();
         each_entry(&tree, inode, |entry| -> anyhow::Result<()> {
-            all.push(entry);
+            if !args.directories || entry.attributes.kind == InodeKind::Directory {
+                all.push(entry);
+            }
             Ok(())
         })?;
         all.reverse();
@@ -51,16 +55,19 @@ pub fn run(args: &TreeArgs, say: &Say) -> anyhow::Result<Exit> {
     };
     let mut levels = Vec::new();
     if top.kind == InodeKind::Directory && args.depth != Some(0) {
-        levels.push(Level { ahead: entries(top.inode)?, prefix: String::new() });
+        levels.push(Level { pending: entries(top.inode)?, prefix: String::new() });
     }
     while let Some(level) = levels.last_mut() {
-        let Some(entry) = level.ahead.pop() else {
+        let Some(entry) = level.pending.pop() else {
             levels.pop();
             continue;
         };
-        let last = level.ahead.is_empty();
+        let last = level.pending.is_empty();
         out.write_all(level.prefix.as_bytes())?;
         out.write_all(if last { "└── " } else { "├── " }.as_bytes())?;
+        if args.human_readable {
+            write!(out, "[{:>5}]  ", size::brief(entry.attributes.size))?;
+        }
         let target = match entry.attributes.kind {
             InodeKind::Symlink => Some(tree.link_target(entry.attributes.inode)?),
             _ => None,
@@ -71,14 +78,53 @@ pub fn run(args: &TreeArgs, say: &Say) -> anyhow::Result<Exit> {
             directories += 1;
             let prefix = format!("{}{}", level.prefix, if last { "    " } else { "│   " });
             if args.depth.is_none_or(|depth| levels.len() < depth) {
-                let ahead = entries(entry.attributes.inode)?;
-                levels.push(Level { ahead, prefix });
+                let pending = entries(entry.attributes.inode)?;
+                levels.push(Level { pending, prefix });
             }
         } else {
             others += 1;
         }
     }
-    writeln!(out, "\n{directories} directories, {others} files")?;
+    match args.directories {
+        true => writeln!(out, "\n{directories} directories")?,
+        false => writeln!(out, "\n{directories} directories, {others} files")?,
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+/// Lists everything below a path as JSON, each directory after the entries of its parent. Memory
+/// grows with the directories that are still to be listed.
+fn list_as_json(tree: &Tree, path: &[u8], is_directories_only: bool) -> anyhow::Result<Exit> {
+    let top = resolve(tree, path, true)?;
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    out.write_all(b"[")?;
+    let mut separator: &[u8] = b"\n";
+    // The next directory is the last.
+    let mut pending = vec![(top.inode, Vec::new())];
+    while let Some((inode, prefix)) = pending.pop() {
+        let mut below = Vec::new();
+        each_entry(tree, inode, |entry| -> anyhow::Result<()> {
+            let kind = entry.attributes.kind;
+            let name = [&prefix, &entry.name[..]].concat();
+            if kind == InodeKind::Directory || !is_directories_only {
+                let mut object = as_json(&entry.attributes);
+                text::put_name(&mut object, "name", &name);
+                if kind == InodeKind::Symlink {
+                    let target = tree.link_target(entry.attributes.inode)?;
+                    text::put_name(&mut object, "target", &target);
+                }
+                out.write_all(std::mem::replace(&mut separator, b",\n"))?;
+                serde_json::to_writer(&mut out, &Value::Object(object))?;
+            }
+            if kind == InodeKind::Directory {
+                below.push((entry.attributes.inode, [&name[..], b"/"].concat()));
+            }
+            Ok(())
+        })?;
+        pending.extend(below.into_iter().rev());
+    }
+    out.write_all(b"\n]\n")?;
     out.flush()?;
     Ok(Exit::Done)
 }

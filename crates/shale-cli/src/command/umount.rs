@@ -1,38 +1,69 @@
 //! `shale umount`.
 //!
-//! Before the mount goes its driver is asked to write what it has not written yet, such as the end
-//! of a list of first reads. A driver may be stuck, and who waits for it holds the mount; so
-//! another process asks, which is killed if it takes long.
+//! Before it unmounts, it asks the driver to write what is not written yet, such as the end of a
+//! list of first reads. The driver may hang, and a process that waits for it keeps the mount in
+//! use. So a child process asks, and is killed if it takes too long.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
+
 use crate::args::Umount;
 use crate::exit::Exit;
+use crate::report::Say;
 
-/// How long a driver may take.
+/// How long a driver may take to write.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a process may take to end once it is killed.
+/// How long a killed process may take to end.
 const PATIENCE_KILLED: Duration = Duration::from_millis(500);
-/// Between two looks whether it has answered, which takes it a millisecond mostly.
+/// The pause between two checks whether the child has ended, which usually takes a millisecond.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Unmounts.
-pub fn run(args: &Umount) -> anyhow::Result<Exit> {
+/// Unmounts the images at some mount points, or all images.
+///
+/// # Errors
+/// A mount point cannot be unmounted. With several, each error is printed and the others are
+/// unmounted nevertheless.
+pub fn run(args: &Umount, say: &Say) -> anyhow::Result<Exit> {
     if args.flush {
-        shale_fuse::flush(&args.dir);
+        args.dirs.iter().for_each(|dir| shale_fuse::flush(dir));
         return Ok(Exit::Done);
     }
-    // Whoever asks a driver that took the question and does not answer holds the mount, killed or
-    // not. So the mount is only detached, and gone when the driver goes on or ends.
-    let lazy = args.lazy || !flush(&args.dir);
-    shale_fuse::umount(&args.dir, lazy)?;
-    Ok(Exit::Done)
+    let dirs = match args.all {
+        true => mount_points()?,
+        false => args.dirs.clone(),
+    };
+    if let [dir] = &dirs[..] {
+        unmount(dir, args.lazy)?;
+        return Ok(Exit::Done);
+    }
+    let mut exit = Exit::Done;
+    for dir in &dirs {
+        if let Err(error) = unmount(dir, args.lazy) {
+            exit = say.failure(&error);
+        }
+    }
+    Ok(exit)
 }
 
-/// Has the driver write what it has to. Where that fails, unmounting goes on without it; false if
-/// the process that asks cannot be ended.
+/// Returns where images are mounted, the last mounted first, as it may lie in another.
+fn mount_points() -> anyhow::Result<Vec<PathBuf>> {
+    let mounts = shale_fuse::mounts().context("cannot read the list of mounts")?;
+    Ok(mounts.into_iter().rev().map(|mount| mount.mount_point).collect())
+}
+
+fn unmount(dir: &Path, lazy: bool) -> anyhow::Result<()> {
+    // A child that waits for a driver which took its request and does not answer cannot be killed,
+    // and keeps the mount in use. Then the mount is detached; it is gone when the driver goes on or
+    // ends.
+    let lazy = lazy || !flush(dir);
+    Ok(shale_fuse::umount(dir, lazy)?)
+}
+
+/// Asks the driver, through a child process, to write what it has to; an error of the child is
+/// ignored. Returns false if the child cannot be ended.
 fn flush(dir: &Path) -> bool {
     let mut command = Command::new("/proc/self/exe");
     command.args(["umount", "--flush", "--"]).arg(dir);
@@ -45,7 +76,7 @@ fn flush(dir: &Path) -> bool {
     ends(&mut child, PATIENCE_KILLED)
 }
 
-/// Whether a process ends in time.
+/// Waits for a process to end; returns whether it ended in time.
 fn ends(child: &mut Child, patience: Duration) -> bool {
     let end = Instant::now() + patience;
     loop {

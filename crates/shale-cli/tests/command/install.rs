@@ -1,19 +1,19 @@
-//! `make install`: every name lies where those look who call it, and `make uninstall` takes all of
-//! it away again.
+//! `make install` installs each program name where its callers look for it, and `make uninstall`
+//! removes everything again.
 
 use std::fs;
 use std::path::Path;
 
 use crate::stage::{Stage, expect};
 
-/// `make` of the workspace with this build's command, below a folder of the stage.
+/// Runs `make` in the workspace with the command under test, below a directory of the stage.
 fn make(stage: &Stage, target: &str, more: &[&str]) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = stage.other("make", &["-s", "-o", "build", target]);
     command.current_dir(root).args(more);
     command.arg(format!("SHALE={}", env!("CARGO_BIN_EXE_shale")));
     command.arg(format!("DESTDIR={}", stage.path("there").display()));
-    // What the one that runs the tests has set is not for this installation.
+    // The environment of the tests must not change the installation.
     for name in ["PREFIX", "SBINDIR", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
         command.env_remove(name);
     }
@@ -25,7 +25,7 @@ fn make(stage: &Stage, target: &str, more: &[&str]) -> bool {
     true
 }
 
-/// Files and links below the folder, as paths in it.
+/// Relative paths of all files and links below a directory.
 fn installed(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut waiting = vec![folder.to_owned()];
@@ -49,14 +49,14 @@ fn helpers_are_installed_where_mount_looks_for_them() {
     if !make(&stage, "install", &[]) {
         return;
     }
-    for name in ["mount.shale", "mkfs.shale", "fsck.shale"] {
+    for name in ["mount.shale", "mount.fuse.shale", "mkfs.shale", "fsck.shale"] {
         let link = fs::read_link(stage.path("there/sbin").join(name)).unwrap();
         assert_eq!(link, Path::new("/usr/local/bin/shale"), "{name}");
     }
     assert!(stage.path("there/usr/local/bin/shale").is_file());
     make(&stage, "uninstall", &[]);
     assert_eq!(installed(&stage.path("there")), [""; 0]);
-    // Elsewhere, as packagers have it.
+    // The directories that packages use.
     let there = ["PREFIX=/usr", "SBINDIR=/usr/sbin"];
     make(&stage, "install", &there);
     let link = fs::read_link(stage.path("there/usr/sbin/mount.shale")).unwrap();

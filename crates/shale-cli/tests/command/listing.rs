@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::stage::{ODD_NAME, Stage, noise, text};
 
 #[test]
-fn ls_lists_names_as_they_are_in_a_pipe() {
+fn ls_writes_unescaped_names_to_a_pipe() {
     let stage = Stage::new();
     let listed = stage.run(0, &["ls", "image.shale"]).stdout;
     let expected = [
@@ -46,8 +46,109 @@ fn ls_shows_attributes() {
     assert_eq!(fields[4], text().len().to_string(), "size of {twin}");
 }
 
+/// Names that `ls` lists in a directory with files of different sizes and times.
+fn sorted(stage: &Stage, words: &[&str]) -> Vec<String> {
+    let all = [&["ls", "sorted.shale"], words].concat();
+    stage.text(&all).lines().map(str::to_owned).collect()
+}
+
 #[test]
-fn ls_and_tree_speak_json_and_lose_no_name() {
+fn ls_sorts_and_formats() {
+    let stage = Stage::without_image();
+    std::fs::create_dir(stage.path("sizes")).unwrap();
+    for (name, len, sec) in [("a", 2000, 30), ("b", 70_000, 10), ("c", 5, 20)] {
+        let path = stage.path("sizes").join(name);
+        std::fs::write(&path, vec![b'x'; len]).unwrap();
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(sec);
+        File::options().append(true).open(&path).unwrap().set_modified(time).unwrap();
+    }
+    stage.run(0, &["create", "sizes", "-o", "sorted.shale", "-q", "--all-root"]);
+    assert_eq!(sorted(&stage, &[]), ["a", "b", "c"]);
+    assert_eq!(sorted(&stage, &["-r"]), ["c", "b", "a"]);
+    assert_eq!(sorted(&stage, &["-t"]), ["a", "c", "b"]);
+    assert_eq!(sorted(&stage, &["-S1"]), ["b", "a", "c"]);
+    assert_eq!(sorted(&stage, &["-Sr"]), ["c", "a", "b"]);
+    assert_eq!(sorted(&stage, &["-d"]), ["/"]);
+    assert_eq!(sorted(&stage, &["[ab]", "c"]), ["a", "b", "c"]);
+    assert_eq!(sorted(&stage, &["--format", "%n=%s\\n"]), ["a=2000", "b=70000", "c=5"]);
+    let mut command = stage.command(&["ls", "-lh", "sorted.shale"]);
+    command.env("TZ", "CET-1");
+    let long = String::from_utf8(crate::stage::expect(0, command).stdout).unwrap();
+    assert!(long.contains("root     root          2.0K 1970-01-01 01:00 +0100 a\n"), "{long}");
+    let long = stage.text(&["ls", "-ln", "sorted.shale", "b"]);
+    assert!(long.contains(" 0        0            70000 "), "{long}");
+    stage.fails(1, &["ls", "sorted.shale", "x*"], &["x*", "matches"]);
+    stage.fails(2, &["ls", "sorted.shale", "--format", "%q"], &["%q", "%n name"]);
+    stage.fails(2, &["ls", "sorted.shale", "--format", "wide"], &["names, long, tar"]);
+    assert!(stage.text(&["ls", "--help"]).contains("--human-readable"));
+}
+
+#[test]
+fn ls_lists_several_paths_under_their_names() {
+    let stage = Stage::new();
+    let listed = stage.text(&["ls", "image.shale", "docs/deep", "empty", "docs/*.txt"]);
+    assert_eq!(listed, "empty\ndocs/text.txt\n\ndocs/deep:\nnoise.bin\ntext.md\n");
+    let listed = stage.json(0, &["ls", "image.shale", "docs/deep", "empty", "--json"]);
+    let names: Vec<&Value> = listed.as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["empty", "docs/deep/noise.bin", "docs/deep/text.md"]);
+}
+
+#[test]
+fn a_listing_in_the_format_of_tar_is_that_of_tar() {
+    let stage = Stage::without_image();
+    let docs = stage.path("source/docs");
+    std::fs::hard_link(docs.join("text.txt"), docs.join("z-twin")).unwrap();
+    std::os::unix::fs::symlink("text.txt", docs.join("link")).unwrap();
+    stage.run(0, &["create", "source/docs", "-o", "docs.shale", "-q"]);
+    stage.run(0, &["export", "docs.shale", "-o", "out.tar", "-q"]);
+    let Ok(output) = stage.other("tar", &["--numeric-owner", "-tvf", "out.tar"]).output() else {
+        println!("skipped: it needs tar");
+        return;
+    };
+    let expected = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(stage.text(&["ls", "docs.shale", "-n", "--format", "tar"]), expected);
+}
+
+#[test]
+fn du_adds_up_sizes() {
+    let stage = Stage::new();
+    let (text, deep) = (text().len(), 700_000 + 7);
+    let lines = stage.text(&["du", "image.shale", "docs"]);
+    assert_eq!(lines, format!("{deep}\tdocs/deep\n{}\tdocs\n", deep + text));
+    let lines = stage.text(&["du", "-s", "image.shale"]);
+    assert_eq!(lines, format!("{}\t/\n", deep + text + "hodd".len()));
+    let lines = stage.text(&["du", "-ad1", "image.shale", "docs"]);
+    let expected = format!("{deep}\tdocs/deep\n{text}\tdocs/text.txt\n{}\tdocs\n", deep + text);
+    assert_eq!(lines, expected);
+    // A file with two names counts once.
+    let lines = stage.text(&["du", "-sc", "image.shale", "docs/text.txt", "twin"]);
+    assert_eq!(lines, format!("{text}\tdocs/text.txt\n0\ttwin\n{text}\ttotal\n"));
+    assert!(stage.text(&["du", "-sh", "image.shale", "docs/deep"]).starts_with("684K\t"));
+    let found = stage.json(0, &["du", "--json", "-s", "image.shale", "docs"]);
+    assert_eq!((&found[0]["bytes"], &found[0]["files"]), (&(deep + text).into(), &3.into()));
+}
+
+#[test]
+fn patterns_select_files_for_cat_and_stat() {
+    let stage = Stage::new();
+    assert_eq!(stage.text(&["cat", "image.shale", "docs/deep/*.md"]), "# deep\n");
+    let found = stage.json(0, &["stat", "image.shale", "docs/{text.txt,deep/*}", "--json"]);
+    let paths: Vec<&Value> = found.as_array().unwrap().iter().map(|it| &it["path"]).collect();
+    assert_eq!(paths, ["docs/deep/noise.bin", "docs/deep/text.md", "docs/text.txt"]);
+    stage.fails(1, &["cat", "image.shale", "no*"], &["no*", "matches"]);
+}
+
+#[test]
+fn tree_shows_directories_and_sizes() {
+    let stage = Stage::new();
+    let tree = stage.text(&["tree", "-d", "image.shale", "docs"]);
+    assert_eq!(tree, "docs\n└── deep\n\n1 directories\n");
+    let tree = stage.text(&["tree", "-h", "image.shale", "docs/deep"]);
+    assert!(tree.contains("├── [ 684K]  noise.bin\n└── [    7]  text.md\n"), "{tree}");
+}
+
+#[test]
+fn ls_and_tree_write_json_with_all_names() {
     let stage = Stage::new();
     let all = stage.json(0, &["ls", "-R", "--json", "image.shale"]);
     let all = all.as_array().unwrap();
@@ -66,7 +167,7 @@ fn ls_and_tree_speak_json_and_lose_no_name() {
 }
 
 #[test]
-fn stat_shows_everything_and_follows_nothing() {
+fn stat_shows_all_metadata_and_does_not_follow_links() {
     let stage = Stage::new();
     let shown = stage.text(&["stat", "image.shale", "link", "docs/deep/noise.bin"]);
     assert!(shown.contains("symlink to docs/text.txt"), "{shown}");
@@ -101,7 +202,7 @@ fn cat_writes_bytes_and_follows_links() {
 }
 
 #[test]
-fn a_name_cannot_speak_to_the_terminal_through_an_error() {
+fn errors_escape_names() {
     let stage = Stage::new();
     let odd = OsStr::from_bytes(b"no\x1b[2Jsuch\n\xff");
     let complaint = stage.run(1, &[OsStr::new("cat"), OsStr::new("image.shale"), odd]).stderr;
@@ -112,7 +213,7 @@ fn a_name_cannot_speak_to_the_terminal_through_an_error() {
 }
 
 #[test]
-fn info_and_check_agree_with_what_was_made() {
+fn info_and_check_agree_with_create() {
     let stage = Stage::without_image();
     let made = stage.json(0, &["create", "source", "-o", "image.shale", "--json"]);
     let info = stage.json(0, &["info", "--json", "image.shale"]);
@@ -127,15 +228,85 @@ fn info_and_check_agree_with_what_was_made() {
     assert_eq!(checked["checked"]["entries"], made["entries"]);
     assert_eq!(checked["checked"]["plain_bytes"], info["plain_bytes"]);
     assert_eq!(checked["checked"]["frames"], info["frames"]);
-    // Each frame once: nothing here is large enough to fall out of the cache.
+    // Each frame is decoded once, as all of them fit into the cache.
     assert_eq!(checked["checked"]["frames_decoded"], info["frames"]);
     assert_eq!(checked["clean"], true);
-    let people = stage.text(&["info", "image.shale"]);
-    assert!(people.contains("a random read decodes at most"), "{people}");
+    let details = stage.text(&["info", "-v", "image.shale"]);
+    assert!(details.contains("a random read decodes"), "{details}");
+    assert_eq!((&made["schema"], &info["schema"]), (&1.into(), &1.into()));
 }
 
 #[test]
-fn check_finds_damage_and_names_the_files_it_hits() {
+fn info_answers_in_ten_lines() {
+    let stage = Stage::without_image();
+    let words = ["create", "source", "-o", "image.shale", "-q", "-3", "--snapshot", "first"];
+    stage.run(0, &words);
+    let shown = stage.text(&["info", "image.shale"]);
+    assert!(shown.lines().count() <= 10, "{shown}");
+    for part in [
+        "image        image.shale, ",
+        "with 6 files and 3 directories",
+        "snapshots    1: #0 \"first\"",
+        "made with    shale 0.",
+        ", level 3, ",
+        "no parity; not signed",
+        "random read  decodes",
+        "100%  docs",
+    ] {
+        assert!(shown.contains(part), "no `{part}` in\n{shown}");
+    }
+    stage.run(0, &["parity", "add", "image.shale", "-q"]);
+    let shown = stage.text(&["info", "image.shale"]);
+    assert!(shown.contains("parity of ") && shown.contains("any burst of"), "{shown}");
+    let info = stage.json(0, &["info", "image.shale", "--json"]);
+    assert_eq!(info["largest_directories"][0]["path"], "docs");
+    assert!(info["history"][0].as_str().unwrap().starts_with("create writer="));
+}
+
+#[test]
+fn info_and_check_take_several_images() {
+    let stage = Stage::new();
+    std::fs::copy(stage.path("image.shale"), stage.path("good.shale")).unwrap();
+    stage.damage_frame();
+    let both = stage.json(0, &["info", "--json", "image.shale", "good.shale"]);
+    assert_eq!((&both[0]["path"], &both[1]["path"]), (&"image.shale".into(), &"good.shale".into()));
+    let both = stage.json(4, &["check", "--json", "image.shale", "good.shale"]);
+    assert_eq!((&both[0]["clean"], &both[1]["clean"]), (&false.into(), &true.into()));
+    // The others are checked all the same.
+    let output = stage.run(1, &["check", "missing", "good.shale"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("missing") && said.contains("good.shale: no damage found"), "{said}");
+    stage.fails(4, &["check", "image.shale", "missing"], &["missing", "docs/deep/noise.bin"]);
+    let output = stage.run(1, &["info", "missing", "good.shale"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("good.shale"));
+}
+
+#[test]
+fn errors_and_warnings_are_json_lines_on_request() {
+    let stage = Stage::new();
+    let line = |code: i32, words: &[&str]| -> Value {
+        let output = stage.run(code, words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let last = said.lines().last().unwrap_or_else(|| panic!("{words:?} says nothing"));
+        serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {said}"))
+    };
+    let found = line(1, &["create", "source", "-o", "image.shale", "--json"]);
+    assert_eq!((&found["kind"], &found["schema"]), (&"error".into(), &1.into()));
+    assert_eq!(found["exit_code"], 1);
+    assert!(found["message"].as_str().unwrap().contains("image.shale"));
+    assert!(found["advice"].as_str().unwrap().contains("--force"));
+    let found = line(2, &["ls", "--json"]);
+    assert_eq!((&found["kind"], &found["exit_code"]), (&"error".into(), &2.into()));
+    let words = ["create", "source", "-o", "x.shale", "--exclude", "none", "--json"];
+    let output = stage.run(0, &words);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let warning = said.lines().find(|line| line.contains("matched nothing")).unwrap();
+    let warning: Value = serde_json::from_str(warning).unwrap();
+    assert_eq!(warning["kind"], "warning");
+}
+
+#[test]
+fn check_finds_damage_and_names_the_damaged_files() {
     let stage = Stage::new();
     stage.damage_frame();
     let found = stage.json(4, &["check", "--json", "image.shale"]);
@@ -158,7 +329,7 @@ fn check_finds_damage_and_names_the_files_it_hits() {
 }
 
 #[test]
-fn dump_shows_every_structure_with_its_place() {
+fn dump_shows_every_structure_with_its_offset() {
     let stage = Stage::new();
     let whole = stage.text(&["dump", "image.shale"]);
     for word in
@@ -195,7 +366,7 @@ fn dump_shows_every_structure_with_its_place() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_quietly() {
+fn a_closed_pipe_ends_a_listing_quietly() {
     let stage = Stage::without_image();
     for n in 0..20_000 {
         File::create(stage.path(format!("source/docs/file-{n:08}"))).unwrap();
@@ -216,7 +387,7 @@ fn a_reader_that_goes_away_ends_it_quietly() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_a_failure_and_no_panic() {
+fn unwritable_output_is_an_error() {
     let stage = Stage::new();
     let full = || File::options().write(true).open("/dev/full").unwrap();
     for words in

@@ -1,16 +1,21 @@
-//! The real binary, command by command: what it prints, for people and machines, what it leaves on
-//! the disk, and which exit code it ends with.
+//! Runs the real binary and checks what it prints, as text and as JSON, which files it leaves, and
+//! its exit code.
 //!
-//! Whether contents and attributes come back whole is for the promise tests of the workspace; here
-//! it is about the command.
+//! The tests of the workspace check that contents and attributes survive a round trip.
 
-mod bad; // wrong images, outputs and words
-mod extract; // policies, patterns, damage, links in the way
+mod bad; // invalid images, outputs and arguments
+mod sources; // several sources that claim one path
+mod extract; // policies, patterns, damage, existing files and links
 mod listing; // ls, tree, stat, cat, info, dump, check
-mod order; // where contents come to lie
-mod hot_log; // what a mount lists for the next image
-mod mount; // background, foreground, other names of the program
-mod signal; // what is ignored stays ignored
-mod threads; // where few are to be had
-mod install; // where `make install` puts things
-mod stage; // a folder with a tree and its image, and how to run the command
+mod query; // find, diff, grep and snapshots
+mod protect; // parity, signatures, comparisons and checksums
+mod order; // order of contents in the image
+mod hot_log; // the list of first reads that a mount writes
+mod mount; // background, foreground, other program names
+mod mounts; // lists of mounts, several at once, made mount points, logs
+mod block_device; // padding, loop devices, types of mount(8)
+mod signal; // ignored signals stay ignored
+mod threads; // limits on threads
+mod install; // files of `make install`
+mod events; // waiting for mounts, files and processes
+mod stage; // a temporary directory with a tree and its image

@@ -1,35 +1,36 @@
-//! Mounting in back- and foreground, and the names by which other programs call the command.
+//! Mounting in the background and in the foreground, and the names by which other programs call the
+//! command.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 
+use crate::events::{ended, wait_for_end, wait_for_files, wait_for_mounts};
 use crate::stage::{Stage, expect, is_root, text, wait_until};
 
-/// A mount point that is free again at the end, whatever the test did.
+/// A mount point that is unmounted at the end, whatever the test did.
 pub struct Point<'a>(&'a Stage);
 
 impl<'a> Point<'a> {
-    /// `None` on machines where nothing can be mounted.
+    /// `None` if this machine cannot mount.
     pub fn new(stage: &'a Stage) -> Option<Self> {
         fs::create_dir(stage.path("mnt")).unwrap();
         let is_root = rustix::process::geteuid().is_root();
         let device = fs::File::options().read(true).write(true).open("/dev/fuse");
         let able = device.is_ok() && (is_root || Path::new("/usr/bin/fusermount3").exists());
         if !able {
-            println!("skipped: nothing can be mounted here");
+            println!("skipped: this machine cannot mount");
             return None;
         }
         Some(Self(stage))
     }
 
-    fn is_mounted(&self) -> bool {
+    pub fn is_mounted(&self) -> bool {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let point = fs::canonicalize(self.0.path("")).unwrap().join("mnt");
         let point = point.to_str().unwrap();
@@ -39,7 +40,8 @@ impl<'a> Point<'a> {
     /// Waits for the mount to come or go.
     #[track_caller]
     pub fn becomes(&self, mounted: bool) {
-        wait_until(&format!("mounted is {}", !mounted), || self.is_mounted() == mounted);
+        let otherwise = format!("mounted is {}", !mounted);
+        wait_for_mounts(&otherwise, || self.is_mounted() == mounted);
     }
 }
 
@@ -55,17 +57,17 @@ impl Drop for Point<'_> {
 }
 
 #[test]
-fn a_background_mount_works_when_the_command_returns_and_holds_nothing() {
+fn a_background_mount_works_when_the_command_returns_and_keeps_no_pipe() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
-    // Waiting for both pipes to end: a driver that kept one open would never let this return.
+    // This waits for the end of both pipes, and a driver that kept one open would hang it.
     stage.run(0, &["mount", "image.shale", "mnt"]);
     assert_eq!(fs::read(stage.path("mnt/link")).unwrap(), text());
     assert!(stage.text(&["stats", "mnt"]).contains("count"));
     let stats = stage.json(0, &["stats", "mnt", "--json"]);
     assert!(stats.is_object());
     stage.fails(1, &["mount", "image.shale", "mnt"], &["mnt", "umount"]);
-    // In use, it stays; lazily, it goes.
+    // A mount in use remains, unless the unmount is lazy.
     let open = fs::File::open(stage.path("mnt/docs/text.txt")).unwrap();
     stage.fails(1, &["umount", "mnt"], &["in use"]);
     assert!(point.is_mounted());
@@ -89,7 +91,7 @@ fn options_choose_what_is_shown() {
     stage.fails(2, &["mount", "image.shale", "mnt", "-o", "nonsense"], &["nonsense"]);
     stage.fails(2, &["mount", "image.shale", "mnt", "-o", "uid=me"], &["uid=me"]);
     stage.fails(2, &["mount", "image.shale", "mnt", "-o", "threads=1025"], &["threads=1025"]);
-    // What mount(8) knows of every file system and passes on, where it changes nothing here.
+    // Options that mount(8) passes to every file system and that change nothing here.
     for option in ["strictatime,lazytime", "sync,dirsync", "silent", "owner,group", "iversion"] {
         stage.fails(1, &["mount", "missing", "mnt", "-o", option], &["missing", "No such file"]);
         stage.fails(1, &["mount", "image.shale", "missing", "-o", option], &["does not exist"]);
@@ -126,7 +128,7 @@ fn a_foreground_mount_ends_with_a_signal() {
 }
 
 #[test]
-fn a_mount_that_another_covers_ends_with_a_signal_as_soon_as_it_can() {
+fn a_covered_mount_ends_after_a_signal_as_soon_as_it_is_uncovered() {
     let stage = Stage::new();
     if !is_root() {
         return;
@@ -153,7 +155,7 @@ fn a_mount_that_another_covers_ends_with_a_signal_as_soon_as_it_can() {
 }
 
 #[test]
-fn a_mount_works_with_more_threads_than_it_may_have_files() {
+fn a_mount_works_with_more_threads_than_its_limit_of_files() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
     let script = "ulimit -n 40 && exec \"$0\" mount -o threads=64 image.shale mnt";
@@ -180,7 +182,7 @@ fn a_mount_with_few_file_handles_works_or_is_refused() {
             let output = stage.other("sh", &words).output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
             if !output.status.success() {
-                assert!(!said.is_empty(), "{view}, {handle_count}: it does not say why");
+                assert!(!said.is_empty(), "{view}, {handle_count}: no error message");
                 assert!(!point.is_mounted(), "{view}, {handle_count}: {said}");
                 continue;
             }
@@ -201,7 +203,7 @@ fn a_mount_with_few_file_handles_works_or_is_refused() {
     }
 }
 
-/// An image that cannot be opened before somebody writes to it: a disk that is slow.
+/// An image that cannot be opened before a writer opens it, like one on a slow disk.
 fn slow_image(stage: &Stage) -> PathBuf {
     let slow = stage.path("slow.shale");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
@@ -210,24 +212,8 @@ fn slow_image(stage: &Stage) -> PathBuf {
     slow
 }
 
-/// What became of a command, which has to end soon; `help` is called now and then until it does.
-#[track_caller]
-fn ended(mut child: Child, mut help: impl FnMut()) -> (ExitStatus, String) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > end {
-            child.kill().unwrap();
-            panic!("it does not end");
-        }
-        help();
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let output = child.wait_with_output().unwrap();
-    (output.status, String::from_utf8(output.stderr).unwrap())
-}
-
 #[test]
-fn a_signal_while_images_are_mounted_leaves_no_mount() {
+fn a_signal_during_mounting_leaves_no_mount() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
     let slow = slow_image(&stage);
@@ -239,35 +225,35 @@ fn a_signal_while_images_are_mounted_leaves_no_mount() {
             point.becomes(true);
             let called = Pid::from_child(&child);
             let driver = if foreground { called } else { driver_of(called) };
-            // The first mount goes at once, though the second image is still being opened.
+            // The first mount goes at once, although the second image is still being opened.
             rustix::process::kill_process(driver, Signal::TERM).unwrap();
             point.becomes(false);
             let (status, said) = if opened {
                 ended(child, || {
-                    // Not before somebody waits for it, who may have ended instead.
+                    // Succeeds only while the process waits for it.
                     open_slow(&slow);
                 })
             } else {
-                // Twice is for those who do not want to wait.
+                // A second signal does not wait for the image.
                 ended(child, || {
                     let _ = rustix::process::kill_process(driver, Signal::TERM);
                 })
             };
-            // It had not begun to open the second image, or it was waited for.
+            // Either it had not begun to open the second image, or it waited for it.
             let is_orderly = status.code() == Some(130) && said.contains("interrupted");
             let is_at_once = match foreground {
                 true => status.signal() == Some(Signal::TERM.as_raw()),
-                false => status.code() == Some(1) && said.contains("background process was ended"),
+                false => status.code() == Some(1) && said.contains("background process was killed"),
             };
             assert!(is_orderly || (is_at_once && !opened), "{status}, {said}");
             assert!(!point.is_mounted());
         }
     }
-    // Where nothing is mounted nothing is waited for.
+    // If nothing is mounted, a signal ends it at once.
     let child = stage.command(&["mount", "-f", "slow.shale", "mnt"]).spawn().unwrap();
-    // With its second thread, the one for signals, it catches them.
+    // Its second thread handles signals.
     let threads = format!("/proc/{}/task", child.id());
-    wait_until("it has no thread for signals", || {
+    wait_until("the process has no thread for signals", || {
         !fs::read_dir(&threads).is_ok_and(|threads| threads.count() < 2)
     });
     rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
@@ -275,12 +261,12 @@ fn a_signal_while_images_are_mounted_leaves_no_mount() {
     assert!(status.signal() == Some(Signal::TERM.as_raw()) || status.code() == Some(130));
 }
 
-/// The driver that a process has started, as soon as it is one and no copy of its parent.
+/// Returns the driver that a process has started, once it executes the program.
 #[track_caller]
 fn driver_of(process: Pid) -> Pid {
     let process = process.as_raw_nonzero();
     let mut driver = None;
-    wait_until("it has no driver", || {
+    wait_until("the process has no driver", || {
         let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
         driver = list.trim().parse().ok().and_then(Pid::from_raw).filter(|child| {
             let words = fs::read_to_string(format!("/proc/{child}/cmdline"));
@@ -291,14 +277,14 @@ fn driver_of(process: Pid) -> Pid {
     driver.unwrap()
 }
 
-/// Lets those go on who wait for the slow image, if anybody does.
+/// Opens the slow image for a process that waits for it, if there is one.
 fn open_slow(slow: &Path) {
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let _ = fs::File::options().write(true).custom_flags(nonblock).open(slow);
 }
 
 #[test]
-fn a_signal_to_whoever_waits_for_a_mount_ends_the_mounting() {
+fn a_signal_to_the_waiting_command_ends_the_mounting() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
     let slow = slow_image(&stage);
@@ -312,7 +298,7 @@ fn a_signal_to_whoever_waits_for_a_mount_ends_the_mounting() {
             let is_half_done = words[0].contains('=');
             point.becomes(is_half_done);
             rustix::process::kill_process(called, signal).unwrap();
-            // What is mounted is taken away, and then the image that is opened is waited for.
+            // The mount goes, and then the process waits for the image that it opens.
             let (status, _) = ended(child, || {
                 if is_half_done && !point.is_mounted() {
                     open_slow(&slow);
@@ -328,7 +314,7 @@ fn a_signal_to_whoever_waits_for_a_mount_ends_the_mounting() {
             assert!(!point.is_mounted() && !is_left);
         }
     }
-    // Twice is for those who do not want to wait, whatever the driver is at.
+    // A second signal ends the command at once, whatever the driver does.
     let mut command = stage.heeding(&["mount", "slow.shale", "mnt"]);
     let child = command.stderr(Stdio::null()).spawn().unwrap();
     let called = Pid::from_child(&child);
@@ -338,19 +324,20 @@ fn a_signal_to_whoever_waits_for_a_mount_ends_the_mounting() {
         let _ = rustix::process::kill_process(called, Signal::INT);
     });
     assert_eq!(status.code(), Some(130));
-    // It may go on, and be gone, already: the kernel wakes a stopped group that nobody waits for.
+    // It may be running or gone already: the kernel wakes a stopped process group whose parent has
+    // ended.
     let _ = rustix::process::kill_process(driver, Signal::CONT);
-    wait_until("the driver goes on", || !is_there(driver));
+    wait_for_end(driver);
 }
 
 #[test]
-fn a_signal_while_a_kernel_view_is_laid_out_leaves_nothing_mounted() {
+fn a_signal_during_the_layout_of_a_kernel_view_leaves_nothing_mounted() {
     let stage = Stage::without_image();
     if !is_root() {
         return;
     }
     let Some(point) = Point::new(&stage) else { return };
-    // Seconds of work in a small image. How much of it is done is counted where it is done.
+    // A small image with a long layout.
     let mut manifest = String::from("d 755 0 0 1700000000 - .\nf 644 = = = 9000 first\n");
     (0..400_000).for_each(|n| manifest += &format!("f = = = = 9000 {n:06}\n"));
     fs::write(stage.path("manifest"), manifest).unwrap();
@@ -363,7 +350,7 @@ fn a_signal_while_a_kernel_view_is_laid_out_leaves_nothing_mounted() {
         while !said.contains("laying out 400002 inodes") {
             assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
         }
-        // One who goes on to the end stumbles over this.
+        // A process that ignores the signal fails because of this.
         fs::remove_dir(stage.path("mnt")).unwrap();
         rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         let (status, _) = ended(child, || {});
@@ -376,7 +363,7 @@ fn a_signal_while_a_kernel_view_is_laid_out_leaves_nothing_mounted() {
 }
 
 #[test]
-fn a_checked_mount_is_served_to_its_end_however_many_signals_come() {
+fn a_mount_in_use_is_served_to_its_end_after_any_number_of_signals() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
     let words = ["mount", "-f", "image.shale", "mnt", "-o", "verify=structure"];
@@ -384,12 +371,12 @@ fn a_checked_mount_is_served_to_its_end_however_many_signals_come() {
     let mut said = String::new();
     BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
     assert!(said.contains("mounted on"), "{said}");
-    // What is open is served on. Nothing of it was read, so the kernel does not have it.
+    // An open file remains readable. Nothing of it was read, so the kernel has not cached it.
     let mut open = fs::File::open(stage.path("mnt/docs/deep/noise.bin")).unwrap();
     for _ in 0..3 {
         rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         point.becomes(false);
-        std::thread::sleep(Duration::from_millis(50));
+        wait_until("the signal is not handled", || pending_signals(&child) == 0);
     }
     let mut found = Vec::new();
     open.read_to_end(&mut found).unwrap();
@@ -399,8 +386,15 @@ fn a_checked_mount_is_served_to_its_end_however_many_signals_come() {
     assert_eq!(status.code(), Some(0), "{said}");
 }
 
+/// The signals that the process has not received yet, as a bit mask.
+fn pending_signals(child: &Child) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+    u64::from_str_radix(pending.trim(), 16).unwrap()
+}
+
 #[test]
-fn other_names_speak_as_their_callers_expect() {
+fn other_names_of_the_program_behave_as_their_callers_expect() {
     let stage = Stage::new();
     for name in ["mount.shale", "fsck.shale", "mkfs.shale"] {
         symlink(env!("CARGO_BIN_EXE_shale"), stage.path(name)).unwrap();
@@ -433,7 +427,7 @@ fn other_names_speak_as_their_callers_expect() {
 }
 
 #[test]
-fn a_mount_says_that_it_cannot_be_remounted() {
+fn a_remount_is_refused_with_a_message() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
     // As mount.fuse(8) calls the program.
@@ -443,7 +437,7 @@ fn a_mount_says_that_it_cannot_be_remounted() {
         return;
     }
     stage.run(0, &["mount", "image.shale", "mnt"]);
-    // mount(8) itself leaves only system directories in the path, where this build is not.
+    // mount(8) sets a path of system directories only, which lacks this build.
     let words = ["image.shale", "mnt", "-t", "fuse.shale", "-o", "remount,ro"];
     let mut mount = stage.other("/sbin/mount.fuse", &words);
     let folder = Path::new(env!("CARGO_BIN_EXE_shale")).parent().unwrap();
@@ -461,7 +455,7 @@ fn several_images_are_served_by_one_process_and_end_one_by_one() {
     let Some(point) = Point::new(&stage) else { return };
     fs::create_dir(stage.path("other")).unwrap();
     stage.fails(2, &["mount", "image.shale=mnt", "image.shale"], &["not IMAGE=DIR"]);
-    // When one cannot be mounted none stays.
+    // If one cannot be mounted, none is.
     stage.fails(1, &["mount", "image.shale=mnt", "image.shale=missing"], &["missing"]);
     point.becomes(false);
     let metrics = stage.path("shale.prom");
@@ -475,22 +469,11 @@ fn several_images_are_served_by_one_process_and_end_one_by_one() {
         let label = format!("shale_image_frame_cache_bytes{{mount=\"{}", stage.path(dir).display());
         assert!(counters.contains(&label), "{counters}");
     }
-    // Nobody asks: what was cached is given back.
-    let end = Instant::now() + Duration::from_secs(30);
-    loop {
-        let stats = stage.json(0, &["stats", "other", "--json"]);
-        if stats["image"]["frame_cache_bytes"] == 0 {
-            break;
-        }
-        // Asking is a request, too, so it must not be asked too often.
-        assert!(Instant::now() < end, "{stats}");
-        std::thread::sleep(Duration::from_millis(3500));
-    }
     stage.run(0, &["umount", "other"]);
     assert_eq!(fs::read(stage.path("mnt/docs/text.txt")).unwrap(), text());
     stage.run(0, &["umount", "mnt"]);
     point.becomes(false);
-    wait_until("the counters outlive the mounts", || !metrics.exists());
+    wait_for_files("the counters outlive the mounts", &stage.path(""), || !metrics.exists());
 }
 
 #[test]
@@ -511,7 +494,7 @@ fn an_image_can_be_checked_before_it_is_mounted() {
     fs::create_dir(stage.path("other")).unwrap();
     fs::copy(stage.path("image.shale"), stage.path("whole.shale")).unwrap();
     stage.damage_frame();
-    // Tables are whole, so this much is true; what is read is verified all the same.
+    // The tables are intact, so this level finds nothing; every read is verified nevertheless.
     stage.run(0, &["mount", "image.shale", "mnt", "-o", &option("tables")]);
     assert_eq!(fs::read(stage.path("mnt/link")).unwrap(), text());
     assert!(fs::read(stage.path("mnt/docs/deep/noise.bin")).is_err());
@@ -537,16 +520,16 @@ fn an_image_can_be_checked_before_it_is_mounted() {
     wrong("everything", &["verify=everything", "structure, tables, frames and content"]);
     let hash = "0".repeat(64);
     wrong(&hash, &["expect="]);
-    // What parity can repair is read all the same, but it is not whole.
+    // An image that parity can repair is readable, but not intact.
     stage.run(0, &["create", "source", "-o", "image.shale", "-q", "-f", "--parity", "5%"]);
     stage.damage_frame();
-    fails("frames", &["noise.bin", "parity restores it", "not mounted"]);
+    fails("frames", &["noise.bin", "parity can repair it", "not mounted"]);
     stage.run(0, &["mount", "image.shale", "mnt"]);
     let noise = fs::read(stage.path("mnt/docs/deep/noise.bin")).unwrap();
     assert!(noise == fs::read(stage.path("source/docs/deep/noise.bin")).unwrap());
     stage.run(0, &["umount", "mnt"]);
     point.becomes(false);
-    // One who expects another image is told so before anything is mounted.
+    // A wrong identity is reported before anything is mounted.
     let both = format!("verify=structure,expect={hash}");
     stage.fails(1, &["mount", "whole.shale", "mnt", "-o", &both], &["whole.shale"]);
     point.becomes(false);

@@ -1,10 +1,10 @@
-//! `--order` and `--hot`: where contents come to lie, and that they come back.
+//! `--order` and `--hot`: the order of contents in the image.
 
 use std::fs;
 
 use crate::stage::{Stage, noise};
 
-/// A tree of files of text, each unlike the others: data of one kind shares frames.
+/// A tree of text files without similarities. Data of one category shares frames.
 pub fn stage() -> Stage {
     let stage = Stage::without_image();
     fs::remove_dir_all(stage.path("source")).unwrap();
@@ -20,7 +20,7 @@ pub fn stage() -> Stage {
 
 pub const FILES: [&str; 5] = ["a/one.h", "a/two.c", "b/three.h", "b/two.c", "c/c.c"];
 
-/// The files in the order in which a stored image of the tree has them.
+/// Packs the tree uncompressed and returns its files in their order in the image.
 pub fn order(stage: &Stage, level: &str, words: &[&str]) -> Vec<&'static str> {
     let create = ["create", "source", "-o", "image.shale", "-q", "-f", "-C", "stored", level];
     stage.run(0, &[&create[..], words].concat());
@@ -41,7 +41,7 @@ pub fn order(stage: &Stage, level: &str, words: &[&str]) -> Vec<&'static str> {
 }
 
 #[test]
-fn contents_lie_in_the_order_asked_for() {
+fn contents_are_stored_in_the_requested_order() {
     let stage = stage();
     for level in ["-0", "-5"] {
         assert_eq!(order(&stage, level, &[]), FILES);
@@ -54,7 +54,7 @@ fn contents_lie_in_the_order_asked_for() {
 }
 
 #[test]
-fn a_list_comes_first_as_it_says() {
+fn listed_files_come_first() {
     let stage = stage();
     fs::write(stage.path("list"), "./b/two.c\nno/such\n/a/two.c\n").unwrap();
     let listed = ["b/two.c", "a/two.c", "a/one.h", "b/three.h", "c/c.c"];
@@ -65,11 +65,11 @@ fn a_list_comes_first_as_it_says() {
     assert_eq!(order(&stage, "-1", &["--hot", "list", "--order", "revpath"]), both);
     let create = stage.run(0, &["create", "source", "-o", "image.shale", "-f", "--hot", "list"]);
     let text = String::from_utf8_lossy(&create.stderr);
-    assert!(text.contains("2 contents laid first, of 2 paths listed"), "{text}");
+    assert!(text.contains("stored first: 2 contents of 2 listed paths"), "{text}");
 }
 
 #[test]
-fn a_wrong_order_is_said() {
+fn an_invalid_order_is_refused() {
     let stage = stage();
     let create = ["create", "source", "-o", "image.shale"];
     let wrong = |words: &[&str], parts: &[&str]| {
@@ -79,6 +79,6 @@ fn a_wrong_order_is_said() {
     stage.fails(1, &[&create[..], &["--hot", "absent"]].concat(), &["absent"]);
     fs::write(stage.path("list"), "c/c.c\n").unwrap();
     let both = ["--hot", "list", "--order", "explicit:list"];
-    stage.fails(2, &[&create[..], &both].concat(), &["--hot", "take one"]);
+    stage.fails(2, &[&create[..], &both].concat(), &["--hot", "use one"]);
     assert!(!stage.names().contains(&"image.shale".to_owned()));
 }

@@ -1,16 +1,15 @@
-//! A folder with a tree and its image, and how to run the command in it.
+//! A temporary directory with a tree and its image, in which tests run the command.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The folder; it goes when this is dropped.
+/// A temporary directory, removed when it is dropped.
 pub struct Stage {
     folder: TempDir,
 }
@@ -19,7 +18,7 @@ pub struct Stage {
 pub const ODD_NAME: &[u8] = b"odd\x1b[2J\xff\nname";
 
 impl Stage {
-    /// With `source`, a tree of every kind that an ordinary user can make, and no image yet.
+    /// Contains `source`, a tree with each kind of file that an ordinary user can create.
     pub fn without_image() -> Self {
         let stage = Self { folder: TempDir::new().unwrap() };
         let source = stage.path("source");
@@ -41,31 +40,31 @@ impl Stage {
         stage
     }
 
-    /// With `source` and `image.shale`.
+    /// Contains `source` and its image `image.shale`.
     pub fn new() -> Self {
         let stage = Self::without_image();
         stage.run(0, &["create", "source", "-o", "image.shale", "-q"]);
         stage
     }
 
-    /// A path in the folder.
+    /// A path in the directory.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The command with `words`, in the folder.
+    /// The command with `words`, in the directory.
     pub fn command<W: AsRef<OsStr>>(&self, words: &[W]) -> Command {
         self.other(env!("CARGO_BIN_EXE_shale"), words)
     }
 
-    /// The command, with no signal ignored: whoever runs the tests in the background may have had
-    /// SIGINT ignored, and then the command rightly does so, too.
+    /// The command with default signal handling. If the tests run in the background, SIGINT can be
+    /// ignored, and the command would ignore it, too.
     pub fn heeding(&self, words: &[&str]) -> Command {
         let env = ["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_shale")];
         self.other("env", &[&env, words].concat())
     }
 
-    /// Another program, in the folder.
+    /// Another program, in the directory.
     pub fn other<W: AsRef<OsStr>>(&self, program: impl AsRef<OsStr>, words: &[W]) -> Command {
         let mut command = Command::new(program);
         command.args(words).current_dir(self.folder.path()).stdin(Stdio::null());
@@ -78,13 +77,18 @@ impl Stage {
         expect(code, self.command(words))
     }
 
-    /// What the command prints, with exit code 0.
+    /// Runs the command and returns whether it succeeds.
+    pub fn succeeds(&self, words: &[&str]) -> bool {
+        self.command(words).output().unwrap().status.success()
+    }
+
+    /// Runs the command, expects exit code 0, and returns its output.
     #[track_caller]
     pub fn text(&self, words: &[&str]) -> String {
         String::from_utf8(self.run(0, words).stdout).unwrap()
     }
 
-    /// What the command prints as JSON.
+    /// Runs the command, expects its exit code, and parses its output as JSON.
     #[track_caller]
     pub fn json(&self, code: i32, words: &[&str]) -> Value {
         let output = self.run(code, words);
@@ -93,7 +97,7 @@ impl Stage {
         })
     }
 
-    /// Runs the command and expects its exit code and each of `parts` in its complaint.
+    /// Runs the command and expects its exit code and each of `parts` on standard error.
     #[track_caller]
     pub fn fails(&self, code: i32, words: &[&str], parts: &[&str]) {
         let complaint = String::from_utf8(self.run(code, words).stderr).unwrap();
@@ -102,7 +106,7 @@ impl Stage {
         }
     }
 
-    /// Names in the folder, sorted.
+    /// The names in the directory, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(self.folder.path())
             .unwrap()
@@ -112,13 +116,13 @@ impl Stage {
         names
     }
 
-    /// Changes one byte of the image: in the frames, which begin right behind the first header.
+    /// Changes one byte of a frame of the image.
     pub fn damage_frame(&self) {
         let mut bytes = std::fs::read(self.path("image.shale")).unwrap();
         let noise = noise(700_000);
         let at = bytes.windows(64).position(|window| window == &noise[5000..5064]);
-        // Noise does not compress, so it lies stored in the image.
-        bytes[at.expect("noise is stored as it is")] ^= 1;
+        // Noise does not compress, so the image contains it unchanged.
+        bytes[at.expect("noise is stored unchanged")] ^= 1;
         std::fs::write(self.path("image.shale"), bytes).unwrap();
     }
 }
@@ -137,12 +141,12 @@ pub fn expect(code: i32, mut command: Command) -> Output {
     output
 }
 
-/// Text that compresses.
+/// Compressible text.
 pub fn text() -> Vec<u8> {
     (0..20_000).flat_map(|n| format!("line {n} of some text\n").into_bytes()).collect()
 }
 
-/// Bytes that do not compress.
+/// Incompressible bytes.
 pub fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {
@@ -154,17 +158,19 @@ pub fn noise(len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Asks until it is so, for at most 20 seconds; `otherwise` says what is wrong then.
+/// Checks a condition again and again until it holds, a bounded number of times; `otherwise` is the
+/// message of the failure. For conditions that no event announces; see [`crate::events`].
 #[track_caller]
 pub fn wait_until(otherwise: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < end, "{otherwise}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    const CHECK_COUNT_MAX: usize = 1_000_000;
+    let mut holds = || {
+        std::thread::yield_now();
+        is_so()
+    };
+    assert!((0..CHECK_COUNT_MAX).any(|_| holds()), "{otherwise}");
 }
 
-/// True for tests that need rights of root.
+/// Checks that the test runs as root.
 pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {

@@ -1,13 +1,13 @@
-//! Machines that refuse to make threads: what can be done by fewer is done, the rest says why not.
+//! Limits on threads: commands work with fewer threads, or fail with a clear message.
 
 use std::fs;
 use std::process::Output;
 
 use crate::stage::{Stage, is_root};
 
-/// The command as a user who may have `processes` processes and threads, if that can be had.
+/// Runs the command as a user with a limit of `processes` threads, if setpriv is installed.
 fn limited(stage: &Stage, processes: u32, words: &[&str]) -> Option<Output> {
-    // Nobody's number: of other users' processes none counts.
+    // An unused user id, so that no other process counts.
     let user = 1_700_000_000 + std::process::id();
     let (user, limit) = (format!("--reuid={user}"), format!("--nproc={processes}"));
     let before = [&user, "--regid=65534", "--clear-groups", "prlimit", &limit, "./shale"];
@@ -15,7 +15,7 @@ fn limited(stage: &Stage, processes: u32, words: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn too_few_threads_are_no_reason_to_fail() {
+fn commands_work_with_few_threads() {
     if !is_root() {
         return;
     }
@@ -26,7 +26,7 @@ fn too_few_threads_are_no_reason_to_fail() {
     for path in ["docs/deep/noise.bin", "fifo"] {
         fs::set_permissions(stage.path("source").join(path), mode(0o644)).unwrap();
     }
-    // Long enough that verifying decodes it by several threads, ahead of the one that hashes.
+    // Large enough for verification to decode it in several threads.
     fs::write(stage.path("source/long"), crate::stage::text().repeat(80)).unwrap();
     assert!(fs::metadata(stage.path("source/long")).unwrap().len() > 32 << 20);
     for processes in [1, 2, 3] {
@@ -45,7 +45,7 @@ fn too_few_threads_are_no_reason_to_fail() {
                 return;
             };
             let said = String::from_utf8_lossy(&output.stderr);
-            // A pipe is read by a thread of its own, and an empty one is no archive.
+            // Standard input is empty, so it is not an archive.
             let code = if words[1] == "-" { 1 } else { 0 };
             assert_eq!(output.status.code(), Some(code), "{processes}: {words:?}\n{said}");
             assert!(!said.contains("panic"), "{words:?}\n{said}");
@@ -56,7 +56,7 @@ fn too_few_threads_are_no_reason_to_fail() {
             let words = ["export", "new.shale", "-o", name, "-f", "-q", "--threads", "8"];
             let output = limited(&stage, processes, &words).unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
-            // One walks and one decodes, beside the one that writes.
+            // An export needs three threads: to walk, to decode and to write.
             match output.status.code() {
                 Some(0 | 3) => assert!(processes > 2, "{name} at {processes}"),
                 Some(1) => assert!(said.contains("thread") || processes > 2, "{said}"),

@@ -1,14 +1,14 @@
-//! What fills the slots, as codes: in which mode they are fewest, and these codes.
+//! The values of slots as codes: finds the mode with the cheapest codes, and writes them.
 
 use super::{CODE_LITERAL, CODE_SAME, MODE_NATURAL, MODE_PLACE, number, push_varint};
 
 const MODE_COUNT: usize = (MODE_PLACE | MODE_NATURAL) as usize + 1;
-/// About what a compressor leaves of a code that is the one before.
+/// What a compressor leaves of a code that is equal to the one before, roughly.
 const COST_AGAIN: u32 = 1;
-/// And of each byte of another one, in the same unit.
+/// What it leaves of each byte of another code, in the same unit.
 const COST_BYTE: u32 = 8;
 
-/// All slots of a form. Each value is shown twice, line by line: to weigh modes, then to be coded.
+/// All slots of a form. Takes each value twice, line by line: to weigh modes, then to code it.
 pub(super) struct Columns<'a> {
     columns: Vec<Column<'a>>,
     /// The last value of each place.
@@ -31,7 +31,7 @@ struct Weight<'a> {
     last: Code<'a>,
 }
 
-/// How a value is told.
+/// How a value is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Code<'a> {
     Same,
@@ -40,7 +40,7 @@ enum Code<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Slots by their places, in the order of templates.
+    /// Prepares for slots with these places, in the order of templates.
     pub(super) fn new(places: Vec<u32>) -> Self {
         let place_count = places.iter().max().map_or(0, |&last| last as usize + 1);
         let weights = [Weight { cost: 0, last: Code::Literal(&[]) }; MODE_COUNT];
@@ -49,10 +49,10 @@ impl<'a> Columns<'a> {
         Self { columns, places: vec![&[]; place_count] }
     }
 
-    /// The values of the next line, whose first slot is `first`.
+    /// Weighs the values of the next line, whose first slot is `first`.
     pub(super) fn weigh(&mut self, first: usize, values: impl Iterator<Item = &'a [u8]>) {
         self.each(first, values, |column, value, place| {
-            // Most values are what they were, whatever they are compared with.
+            // Most values do not change, whatever they are compared with.
             let is_same = value == column.last && value == place;
             for (mode, weight) in (0..).zip(&mut column.weights) {
                 if is_same && weight.last == Code::Same {
@@ -66,7 +66,7 @@ impl<'a> Columns<'a> {
         });
     }
 
-    /// Chooses for each slot the mode that costs least, of equal ones the first, and writes these.
+    /// Chooses the cheapest mode of each slot, the first of equal ones, and writes the modes.
     pub(super) fn choose(&mut self, bytes: &mut Vec<u8>) {
         for column in &mut self.columns {
             let modes = (0..).zip(&column.weights);
@@ -77,14 +77,14 @@ impl<'a> Columns<'a> {
         self.places.fill(&[]);
     }
 
-    /// As [`Columns::weigh`], to code them.
+    /// Codes the values of the next line, whose first slot is `first`.
     pub(super) fn push(&mut self, first: usize, values: impl Iterator<Item = &'a [u8]>) {
         self.each(first, values, |column, value, place| {
             Code::of(value, column.last, place, column.mode).write(&mut column.codes);
         });
     }
 
-    /// Shows each value to its column, with the last one of its place, and remembers it in both.
+    /// Passes each value to its column, with the last one of its place, and remembers it in both.
     fn each(
         &mut self,
         first: usize,
@@ -99,7 +99,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// All codes, place by place: what is in one place of several templates is often of one kind.
+    /// Writes all codes, place by place: values of one place are often of one kind.
     pub(super) fn write(mut self, bytes: &mut Vec<u8>) {
         self.columns.sort_by_key(|column| column.place);
         for column in &self.columns {
@@ -125,7 +125,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// About its bytes.
+    /// Bytes that it takes, roughly.
     fn len(self) -> u32 {
         let bits = u64::BITS - self.number().leading_zeros();
         let literal = if let Self::Literal(value) = self { 1 + value.len() as u32 } else { 0 };
@@ -141,7 +141,7 @@ impl<'a> Code<'a> {
     }
 }
 
-/// The difference between two numbers, if the decoder makes the same digits of it.
+/// The difference between two numbers, if the decoder gets the same digits from it.
 fn step(value: &[u8], known: &[u8], is_natural: bool) -> Option<i64> {
     let is_alike =
         if is_natural { value.len() == 1 || value[0] != b'0' } else { value.len() == known.len() };
@@ -154,7 +154,7 @@ fn step(value: &[u8], known: &[u8], is_natural: bool) -> Option<i64> {
     (step != 0).then_some(step)
 }
 
-/// -1, 1, -2, 2 are 1, 2, 3, 4.
+/// Maps -1, 1, -2, 2 to 1, 2, 3, 4.
 fn zigzag(step: i64) -> u64 {
     ((step << 1) ^ (step >> 63)) as u64
 }

@@ -1,5 +1,5 @@
-//! From columns back to lines. The bytes are not trusted: any are an error or exactly the length
-//! asked for, in time that grows with both lengths together.
+//! From columns to lines. The bytes are not trusted: they give an error or exactly the length asked
+//! for, in time that grows with both lengths together.
 
 use std::ops::Range;
 
@@ -8,15 +8,15 @@ use super::{
     number,
 };
 
-/// Why bytes are no lines form, in words.
+/// Why bytes are not a lines form, in words.
 type Fault = &'static str;
 
-/// Appends to `out` the `plain_len` bytes that `form` stands for. Memory beside `out`: twelve bytes
-/// a template, at most six times the form, as each has two bytes of it; and at most 4 MiB for the
-/// slots. The caller makes room for the lines.
+/// Appends to `out` the `plain_len` bytes that `form` decodes to. The caller reserves room for
+/// them. Memory besides `out`: twelve bytes a template, so at most six times the form, as each
+/// template has two bytes of it; and at most 4 MiB for the slots.
 ///
 /// # Errors
-/// What is wrong; `out` may then hold part of the lines.
+/// The form is damaged. `out` may then hold some of the lines.
 pub(crate) fn decode(form: &[u8], plain_len: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
     let mut rest = Cursor { form, at: 0 };
     let line_count = rest.varint()?;
@@ -25,7 +25,7 @@ pub(crate) fn decode(form: &[u8], plain_len: usize, out: &mut Vec<u8>) -> Result
     let line_counts = count_lines(&mut rest, line_count, templates.count())?;
     let mut columns = Columns::find(&mut rest, &templates, &line_counts)?;
     if rest.at != form.len() {
-        return Err("there are bytes behind the last column");
+        return Err("bytes follow the last column");
     }
 
     let start = out.len();
@@ -49,7 +49,7 @@ pub(crate) fn decode(form: &[u8], plain_len: usize, out: &mut Vec<u8>) -> Result
     if lines.out.len() == lines.end { Ok(()) } else { Err("the lines are too short") }
 }
 
-/// The length of the form that stands before the stored bytes, and these. It is at most the plain
+/// Splits stored bytes into the length of the form and the rest. The length is at most the plain
 /// length, which bounds memory.
 pub(crate) fn split_len(stored: &[u8], plain_len: usize) -> Option<(usize, &[u8])> {
     let mut rest = Cursor { form: stored, at: 0 };
@@ -57,7 +57,7 @@ pub(crate) fn split_len(stored: &[u8], plain_len: usize) -> Option<(usize, &[u8]
     Some((len, &stored[rest.at..]))
 }
 
-/// A place in the form.
+/// A position in the form.
 struct Cursor<'a> {
     form: &'a [u8],
     at: usize,
@@ -86,7 +86,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The next line's template: 0 is one that no line had yet, in their order.
+/// The next line's template; 0 is the first one that no line had before.
 fn next_template(numbers: &mut Cursor<'_>, seen: &mut usize, count: usize) -> Result<usize, Fault> {
     let number = numbers.varint()?;
     if number > 0 && number <= *seen as u64 {
@@ -99,11 +99,11 @@ fn next_template(numbers: &mut Cursor<'_>, seen: &mut usize, count: usize) -> Re
     Ok(*seen - 1)
 }
 
-/// How many lines each template has.
+/// Counts the lines of each template.
 fn count_lines(rest: &mut Cursor<'_>, count: u64, templates: usize) -> Result<Vec<u32>, Fault> {
     let mut counts = vec![0u32; templates];
     let mut seen = 0;
-    // Each takes a byte or more, so a number that is too great ends at the end of the form.
+    // Each takes a byte or more, so a count that is too great fails at the end of the form.
     for _ in 0..count {
         counts[next_template(rest, &mut seen, templates)?] += 1;
     }
@@ -112,11 +112,11 @@ fn count_lines(rest: &mut Cursor<'_>, count: u64, templates: usize) -> Result<Ve
 
 /// The texts between slots, and where each template begins among them.
 struct Templates {
-    /// The byte before the first piece, then the byte behind each piece; the next begins after it.
+    /// The byte before the first piece, then the byte after each piece.
     ends: Vec<u32>,
     /// First piece of each template, and one number more.
     firsts: Vec<u32>,
-    /// Slots of the template that has most.
+    /// Most slots of a template.
     slot_count_max: usize,
     slot_count: usize,
 }
@@ -134,7 +134,7 @@ impl Templates {
         }
         let count_of = |wanted| text.iter().filter(|&&byte| byte == wanted).count();
         let (count, slot_count) = (count_of(b'\n'), count_of(SLOT));
-        // Each has a line, and the line its number; so memory is bounded before it is taken.
+        // Each template has a line, and each line a number, so this bounds memory.
         if count as u64 > line_count || count > rest.form.len() - rest.at {
             return Err("a template has no line");
         }
@@ -142,7 +142,7 @@ impl Templates {
             return Err("it has too many slots");
         }
         let mut ends = Vec::with_capacity(1 + count + slot_count);
-        // Two numbers stand before the text.
+        // Two numbers precede the text.
         ends.push(start as u32 - 1);
         let mut firsts = Vec::with_capacity(count + 1);
         firsts.push(0);
@@ -166,8 +166,8 @@ impl Templates {
         self.firsts.len() - 1
     }
 
-    /// The numbers of a template's slots among all slots: one less than pieces before it, as each
-    /// template has a piece more than slots.
+    /// The numbers of a template's slots among all slots. A template has one piece more than slots,
+    /// so these are the pieces before it, less one for each template.
     fn slots(&self, template: usize) -> Range<usize> {
         let first = self.firsts[template] as usize - template;
         first..self.firsts[template + 1] as usize - template - 1
@@ -184,14 +184,14 @@ impl Templates {
     }
 }
 
-/// Where a value stands in the lines, counted from their start; no value is empty.
+/// Where a value lies in the lines, counted from their start. No value is empty.
 #[derive(Clone, Copy, Default)]
 struct Value {
     at: u32,
     len: u32,
 }
 
-/// How far the lines are written.
+/// The lines that are written so far, and where they must end.
 struct Lines<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
@@ -232,7 +232,7 @@ struct Column {
 struct Columns(Vec<Column>);
 
 impl Columns {
-    /// Finds where each column begins, by passing over those before.
+    /// Finds where each column begins, by skipping those before.
     fn find(
         rest: &mut Cursor<'_>,
         templates: &Templates,
@@ -283,7 +283,8 @@ impl Columns {
             step => {
                 let known = lines.bytes(known);
                 let width = if column.mode & MODE_NATURAL == 0 { known.len() } else { 1 };
-                let before = number(known).ok_or("a difference from what is no number")?;
+                let before =
+                    number(known).ok_or("a difference from a value that is not a number")?;
                 let after = before.checked_add_signed(unzigzag(step - 1));
                 let mut digits = [0; DIGIT_COUNT_MAX];
                 lines.push(in_digits(after.ok_or(RANGE)?, width, &mut digits)?)?;
@@ -292,7 +293,7 @@ impl Columns {
         column.at = codes.at as u32;
         let len = (lines.out.len() - lines.start) as u32 - at;
         if len == 0 {
-            // Or a line could have any number of slots that cost time and leave no byte.
+            // Otherwise a line could have any number of slots that cost time and give no byte.
             return Err("a value is empty");
         }
         column.last = Value { at, len };
@@ -301,14 +302,14 @@ impl Columns {
     }
 }
 
-const RANGE: Fault = "a difference leads out of the range of numbers";
+const RANGE: Fault = "a difference leaves the range of numbers";
 
-/// 1, 2, 3, 4 are -1, 1, -2, 2.
+/// Maps 1, 2, 3, 4 to -1, 1, -2, 2.
 fn unzigzag(step: u64) -> i64 {
     ((step >> 1) as i64) ^ -((step & 1) as i64)
 }
 
-/// A number in at least `width` digits.
+/// Writes a number with at least `width` digits.
 fn in_digits(
     mut number: u64,
     width: usize,

@@ -1,4 +1,4 @@
-//! From lines to columns: which lines share a template, and what of them is a slot.
+//! From lines to columns: which lines share a template, and which of their parts are slots.
 //!
 //! Lines of one *shape* have the same bytes between their tokens and the same kinds of tokens.
 //! Within a shape, numbers are slots. Words are part of the template where few differ, so that the
@@ -18,10 +18,10 @@ const GAIN_SHARE: usize = 8;
 /// Text with fewer lines, or with shorter ones on average, has nothing to gain.
 const LINE_COUNT_MIN: usize = 8;
 const LINE_LEN_MIN: usize = 12;
-/// A token must have so many bytes on average, and a slot so many of the text.
+/// A token must have this many bytes on average, and a slot this many bytes of the text.
 const TOKEN_LEN_MIN: usize = 2;
 const SLOT_LEN_MIN: usize = 64;
-/// Lines that a shape must have on average; asked at each line from the one with this number on.
+/// Lines that a shape must have on average; checked at each line after the sample.
 const LINES_PER_SHAPE: usize = 2;
 const SAMPLE_LINE_COUNT: usize = 256;
 /// Words that may differ at a place of a template, tried in this order.
@@ -31,27 +31,27 @@ const LINES_PER_TEMPLATE: usize = 8;
 /// Fewer lines of a shape are templates themselves.
 const LINES_PER_SHAPE_MIN: usize = 4;
 
-/// The lines form of text, or nothing where its lines are not alike enough for it to be much
-/// shorter. What [`crate::Encoder::encode_form`] compresses, for [`crate::Filter::Lines`].
+/// Returns the lines form of text, or `None` where its lines are not alike enough for a form that
+/// is much shorter. [`crate::Encoder::encode_form`] compresses it, for [`crate::Filter::Lines`].
 ///
-/// Takes about [`lines_memory_len`] bytes at most, and 10 to 30 ns for each byte of text.
+/// Takes at most about [`lines_memory_len`] bytes, and 10 to 30 ns for each byte of text.
 pub fn lines_form(plain: &[u8]) -> Option<Vec<u8>> {
-    // What is too different when it is taken apart may be alike in larger parts.
+    // Lines that differ too much in small parts may be alike in larger ones.
     [Grain::Fine, Grain::Coarse].into_iter().find_map(|grain| {
         form_of(plain, grain).filter(|form| form.len() + plain.len() / GAIN_SHARE < plain.len())
     })
 }
 
-/// About the memory that [`lines_form`] of so many bytes takes at most: tokens take eight bytes
-/// each, and lines, shapes and columns as much again. For budgets, as
-/// [`crate::Settings::encoder_memory_len`].
+/// Estimates the most memory that [`lines_form`] takes for a text of `plain_len` bytes: tokens take
+/// eight bytes each, and lines, shapes and columns as much again. For budgets, as
+/// [`crate::Settings::encoder_memory_len`] is.
 pub const fn lines_memory_len(plain_len: usize) -> u64 {
     let len = if plain_len < PLAIN_LEN_MAX { plain_len } else { PLAIN_LEN_MAX };
     12 * len as u64
 }
 
-/// The lines form, whether it is shorter or not; nothing for text whose form would take long to
-/// make or much memory, none of which is worth it.
+/// The lines form, whether it is shorter or not. `None` for text whose form would take much time or
+/// memory and gain nothing.
 pub(super) fn form_of(plain: &[u8], grain: Grain) -> Option<Vec<u8>> {
     let line_count = 1 + plain.iter().filter(|&&byte| byte == b'\n').count();
     let is_short = line_count < LINE_COUNT_MIN || plain.len() / line_count < LINE_LEN_MIN;
@@ -64,7 +64,7 @@ pub(super) fn form_of(plain: &[u8], grain: Grain) -> Option<Vec<u8>> {
     bytes_of(&text, &templates)
 }
 
-/// Lines taken apart.
+/// Text split into lines and tokens.
 struct Text<'a> {
     plain: &'a [u8],
     tokens: Vec<Token>,
@@ -189,7 +189,7 @@ impl<'a> Text<'a> {
         before
     }
 
-    /// Numbers and words that templates do not hold are slots, where they change in any template
+    /// Numbers and words that are not part of templates are slots where they change in any template
     /// of the shape. Templates of a shape have their slots in common, because values are also
     /// compared with those that other templates have in the same place.
     fn find_slots(&mut self, templates: &Templates) {
@@ -214,7 +214,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Which template each line has. Lines with the same template differ in slots only.
+/// The template of each line. Lines with the same template differ in slots only.
 struct Templates {
     /// By line; templates are numbered in the order of their first lines.
     of_line: Vec<u32>,
@@ -252,11 +252,11 @@ impl Templates {
     }
 }
 
-/// The parts of the lines form, joined; nothing if there are too many slots.
+/// Joins the parts of the lines form. `None` if there are too many slots.
 fn bytes_of(text: &Text<'_>, templates: &Templates) -> Option<Vec<u8>> {
     let slots_of = |template: &Template| -> &[u32] {
         let shape = text.lines[template.line_first as usize].shape as usize;
-        // What a single line has needs no slots.
+        // A template of a single line needs no slots.
         if template.line_count > 1 { &text.shapes[shape].slots } else { &[] }
     };
     let slot_count_max = SLOT_COUNT_MAX.min(text.plain.len() / SLOT_LEN_MIN);
@@ -296,7 +296,7 @@ fn bytes_of(text: &Text<'_>, templates: &Templates) -> Option<Vec<u8>> {
             push_varint(u64::from(template) + 1, &mut bytes);
         }
     }
-    // The values of a line, from its first slot on; twice, as modes are chosen by all of them.
+    // The values of a line, from its first slot on. Twice, as modes are chosen by all of them.
     let values = |line: u32| {
         let template = templates.of_line[line as usize] as usize;
         let tokens = text.tokens(line);

@@ -23,23 +23,23 @@ impl Token {
     }
 }
 
-/// How lines are taken apart.
+/// How lines are split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grain {
     /// Into numbers and words.
     Fine,
-    /// The same, but what stands between spaces and has letters stays whole: names of packages and
-    /// files, versions, in which the bytes between words differ from line to line.
+    /// The same, but text between spaces that has letters stays whole: names of packages and files,
+    /// and versions, in which the bytes between words differ from line to line.
     Coarse,
 }
 
-/// Letters and digits change at most so often within what is taken apart; what changes more often
-/// is a hash or the like, and one word.
+/// Most changes between letters and digits within what is split. What has more is a hash or the
+/// like, and stays one word.
 const PART_COUNT_MAX: usize = 4;
 
-/// The parts of a line that starts at `start` in its frame, in order. Letters, digits, underscores
-/// and bytes beyond ASCII belong to tokens; nothing else does. Digits within letters are numbers of
-/// their own.
+/// Splits a line, which starts at `start` in its frame, into tokens in order. Letters, digits,
+/// underscores and bytes beyond ASCII belong to tokens; nothing else does. Digits within letters
+/// are numbers of their own.
 pub(super) fn tokens_of(line: &[u8], start: u32, grain: Grain, tokens: &mut Vec<Token>) {
     if grain == Grain::Fine {
         return split(line, start, tokens);
@@ -86,7 +86,7 @@ fn split(line: &[u8], start: u32, tokens: &mut Vec<Token>) {
     }
 }
 
-/// What a byte belongs to.
+/// What kind of token a byte belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Between,
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_words_are_told_apart_and_hashes_stay_whole() {
+    fn numbers_and_words_are_separated_and_hashes_stay_whole() {
         let line = "2024-02-29T09:00Z é=a1b2c3d4e5, x_86;";
         let mut tokens = Vec::new();
         tokens_of(line.as_bytes(), 0, Grain::Fine, &mut tokens);

@@ -7,26 +7,27 @@ use std::io::Cursor;
 use shale_codec::stream;
 
 use super::thrift::{Value, structure, varint};
+use crate::decompress::what_is_wrong;
 
 /// Decompresses the payload of a section.
 pub(super) fn decode(kind: u64, bytes: &[u8], len_max: usize) -> Result<Vec<u8>, String> {
-    let failed = |error: std::io::Error| format!("cannot be decompressed: {error}");
     match kind {
         0 => Ok(bytes.to_vec()),
-        1 => stream::lzma_block(bytes, true, len_max).map_err(failed),
-        2 => stream::zstd_block(bytes, len_max).map_err(failed),
+        1 => stream::lzma_block(bytes, true, len_max).map_err(|e| what_is_wrong("xz", &e)),
+        2 => stream::zstd_block(bytes, len_max).map_err(|e| what_is_wrong("zstd", &e)),
         3 | 4 => {
-            let (len, rest) = bytes.split_first_chunk::<4>().ok_or("it is cut")?;
+            let (len, rest) = bytes.split_first_chunk::<4>().ok_or("corrupt LZ4 data")?;
             let len = u32::from_le_bytes(*len) as usize;
             if len > len_max {
                 return Err(format!("it says to have {len} bytes, {len_max} are allowed"));
             }
-            stream::lz4_block(rest, len).map_err(failed)
+            stream::lz4_block(rest, len).map_err(|e| what_is_wrong("LZ4", &e))
         }
         5 => {
             let mut rest = bytes;
             let len = plain_len(&mut rest, len_max)?;
-            let plain = stream::brotli_block(rest, len).map_err(failed)?;
+            let plain = stream::brotli_block(rest, len);
+            let plain = plain.map_err(|e| what_is_wrong("brotli", &e))?;
             exactly(plain, len)
         }
         6 => {
@@ -41,7 +42,7 @@ pub(super) fn decode(kind: u64, bytes: &[u8], len_max: usize) -> Result<Vec<u8>,
             let (header, rest) = structure(rest)?;
             rice(&header, rest, len)
         }
-        other => Err(format!("its compression {other} is not known")),
+        other => Err(format!("its compression is of kind {other}, which is not supported")),
     }
 }
 
@@ -69,7 +70,7 @@ fn flac(header: &Value, bytes: &[u8], len: usize) -> Result<Vec<u8>, String> {
     if !(8..=8 * sample_len as u32).contains(&bits) {
         return Err(format!("sound of {bits} bits in {sample_len} bytes"));
     }
-    let failed = |error: claxon::Error| format!("its sound cannot be decoded: {error}");
+    let failed = |_: claxon::Error| "corrupt FLAC data".to_owned();
     let mut reader = claxon::FlacReader::new(Cursor::new(bytes)).map_err(failed)?;
     let mut out = Vec::new();
     let mut blocks = reader.blocks();

@@ -14,8 +14,8 @@ use shale_codec::xxh3_64;
 use shale_format::InodeKind;
 use shale_format::inode::device_number;
 use shale_format::limits::NAME_LEN_MAX;
-use shale_write::source::{Content, LinkId, Metadata};
-use shale_write::{Problem, Select, Source, SourceEntry, WriteError};
+use shale_model::{Content, LinkId, Metadata};
+use shale_model::{EntrySource, Problem, Select, SourceEntry, SourceError};
 
 use super::codec::decode;
 use super::frozen::{Frozen, Schema};
@@ -103,7 +103,7 @@ impl DwarfsSource {
         file: ImageFile,
         seed: &[u8],
         select: Option<&dyn Select>,
-    ) -> Result<Self, WriteError> {
+    ) -> Result<Self, SourceError> {
         use std::os::unix::ffi::OsStrExt;
         let name = name.as_os_str().as_bytes().to_vec();
         let failed = |what: String| fault(what).into_source(&name);
@@ -193,7 +193,8 @@ impl DwarfsSource {
         let mut reader = Pieces::new(next);
         if is_small {
             let mut bytes = vec![0; len as usize];
-            reader.read_exact(&mut bytes).map_err(|error| fault(error.to_string()))?;
+            let read = reader.read_exact(&mut bytes);
+            read.map_err(|error| ForeignError::of_read(FORMAT, error))?;
             return Ok(Content::Bytes(bytes));
         }
         Ok(Content::Reader { reader: Box::new(reader), holes })
@@ -389,12 +390,12 @@ fn metadata(inode: &Inode, kind: InodeKind) -> Metadata {
     }
 }
 
-impl Source for DwarfsSource {
+impl EntrySource for DwarfsSource {
     fn seed(&self) -> [u8; 32] {
         self.seed
     }
 
-    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         if let Some(root) = self.root.take() {
             return Ok(Some(SourceEntry {
                 path: Vec::new(),

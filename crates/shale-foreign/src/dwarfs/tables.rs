@@ -61,6 +61,8 @@ pub(super) struct Tables {
     hole_block: Option<u64>,
     large_holes: Vec<u64>,
     large_hole_marker: u64,
+    /// What separates names in link targets.
+    separator: Option<u64>,
     pub(super) block_len: u64,
     /// Numbers of inodes that hard links can be told by.
     pub(super) tells_links: bool,
@@ -110,10 +112,6 @@ impl Tables {
             };
         let (uids, gids) = (root.field(7).ints()?, root.field(8).ints()?);
         let modes = root.field(9).ints()?;
-        let pick = |list: &[u64], index: u64| {
-            let value = list.get(usize::try_from(index).ok()?);
-            value.copied().and_then(|value| u32::try_from(value).ok())
-        };
         let list = root.field(3);
         let count = list.checked_count()?;
         let dir_entries = root.field(19).optional()?;
@@ -125,8 +123,8 @@ impl Tables {
             let mtime = time(&view, 7, 11)?;
             inodes.push(Inode {
                 mode: pick(&modes, view.field(2).int()?).ok_or("a mode is beyond their table")?,
-                uid: pick(&uids, view.field(4).int()?).ok_or("an owner is beyond their table")?,
-                gid: pick(&gids, view.field(5).int()?).ok_or("a group is beyond their table")?,
+                uid: owner(&uids, view.field(4).int()?).ok_or("an owner is beyond their table")?,
+                gid: owner(&gids, view.field(5).int()?).ok_or("a group is beyond their table")?,
                 mtime,
                 atime: if mtime_only { mtime } else { time(&view, 6, 10)? },
                 ctime: if mtime_only { mtime } else { time(&view, 8, 12)? },
@@ -176,6 +174,7 @@ impl Tables {
                 true => block_len.wrapping_sub(1),
                 false => u64::from(u32::MAX),
             },
+            separator: root.field(26).optional()?.map(|view| view.int()).transpose()?,
             tells_links: !is_old,
             symlink_first: 0,
             file_first: 0,
@@ -261,7 +260,9 @@ impl Tables {
     pub(super) fn target(&self, number: u64) -> Result<Vec<u8>, String> {
         let at = number.checked_sub(self.symlink_first).and_then(|at| usize::try_from(at).ok());
         let index = at.and_then(|at| self.symlink_table.get(at));
-        self.symlinks.get(*index.ok_or("a link is beyond their table")?)
+        let mut target = self.symlinks.get(*index.ok_or("a link is beyond their table")?)?;
+        with_slashes(&mut target, self.separator);
+        Ok(target)
     }
 
     /// Number of a device.
@@ -309,6 +310,25 @@ impl Tables {
             blocks.ok_or("a hole beyond 64 bits")?
         };
         Ok(Chunk { block, offset: 0, len: hole_len, is_hole: true })
+    }
+}
+
+/// A value of a table by its index.
+fn pick(list: &[u64], index: u64) -> Option<u32> {
+    let value = list.get(usize::try_from(index).ok()?);
+    value.copied().and_then(|value| u32::try_from(value).ok())
+}
+
+/// An owner by its index. Old versions that were asked to set one owner for all wrote a table of
+/// that one, but the indexes of the owners that the files had.
+fn owner(list: &[u64], index: u64) -> Option<u32> {
+    pick(list, if list.len() == 1 { 0 } else { index })
+}
+
+/// Makes a link target of an image made on Windows one of Unix.
+fn with_slashes(target: &mut [u8], separator: Option<u64>) {
+    if separator == Some(u64::from(b'\\')) {
+        target.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
     }
 }
 
@@ -406,4 +426,30 @@ fn fsst(table: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
         }
     }
     Ok(symbols)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_owner_set_for_all_is_the_owner_of_all() {
+        assert_eq!(owner(&[1000], 0), Some(1000));
+        assert_eq!(owner(&[1000], 7), Some(1000));
+        assert_eq!(owner(&[1000, 0], 1), Some(0));
+        assert_eq!(owner(&[1000, 0], 2), None);
+        assert_eq!(owner(&[], 0), None);
+    }
+
+    #[test]
+    fn link_targets_of_windows_have_slashes() {
+        let with = |separator| {
+            let mut target = br"..\a/b\c".to_vec();
+            with_slashes(&mut target, separator);
+            target
+        };
+        assert_eq!(with(Some(u64::from(b'\\'))), b"../a/b/c");
+        assert_eq!(with(Some(u64::from(b'/'))), br"..\a/b\c");
+        assert_eq!(with(None), br"..\a/b\c");
+    }
 }

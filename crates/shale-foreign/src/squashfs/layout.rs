@@ -5,7 +5,7 @@ use std::io;
 
 use shale_codec::stream;
 use shale_format::InodeKind;
-use shale_write::source::Xattr;
+use shale_model::Xattr;
 
 use super::metadata::{Compressor, DATA_PLAIN, METADATA_LEN, METADATA_PLAIN};
 

@@ -4,9 +4,33 @@
 //! stored block and an offset in its plain bytes.
 
 use shale_codec::stream;
-use shale_write::source::Xattr;
+use shale_model::Xattr;
 
+use crate::decompress::what_is_wrong;
 use crate::tree::{Blocks, ImageFile, le};
+
+/// First bytes of an image.
+pub(crate) const MAGIC: &[u8; 4] = b"hsqs";
+/// Bytes of the superblock.
+const SUPERBLOCK_LEN: usize = 96;
+
+/// Where an image begins in the first bytes of a file that has `file_len` bytes: a superblock whose
+/// fields agree with each other.
+pub(crate) fn find(bytes: &[u8], file_len: u64) -> Option<u64> {
+    let is_superblock = |at: usize, head: &[u8]| {
+        let field = |at: usize, len: usize| le(&head[at..at + len]);
+        let end = (at as u64).checked_add(field(40, 8));
+        &head[..4] == MAGIC
+            && (field(28, 2), field(30, 2)) == (4, 0)
+            && (12..=20).contains(&field(22, 2))
+            && field(12, 4) == 1 << field(22, 2)
+            && end.is_some_and(|end| end <= file_len)
+    };
+    let mut windows = bytes.windows(SUPERBLOCK_LEN).enumerate();
+    windows
+        .find(|(at, head)| head[0] == MAGIC[0] && is_superblock(*at, head))
+        .map(|(at, _)| at as u64)
+}
 
 /// Plain bytes of a block of metadata.
 pub(super) const METADATA_LEN: usize = 8192;
@@ -52,15 +76,15 @@ impl Compressor {
 
     /// Decompresses a block of at most `len_max` plain bytes.
     pub(super) fn decode(self, bytes: &[u8], len_max: usize) -> Result<Vec<u8>, String> {
-        let result = match self {
-            Self::Gzip => stream::zlib_block(bytes, len_max),
-            Self::Lzma => stream::lzma_block(bytes, false, len_max),
-            Self::Lzo => stream::lzo_block(bytes, len_max),
-            Self::Xz => stream::lzma_block(bytes, true, len_max),
-            Self::Lz4 => stream::lz4_block(bytes, len_max),
-            Self::Zstd => stream::zstd_block(bytes, len_max),
+        let (result, name) = match self {
+            Self::Gzip => (stream::zlib_block(bytes, len_max), "zlib"),
+            Self::Lzma => (stream::lzma_block(bytes, false, len_max), "LZMA"),
+            Self::Lzo => (stream::lzo_block(bytes, len_max), "LZO"),
+            Self::Xz => (stream::lzma_block(bytes, true, len_max), "xz"),
+            Self::Lz4 => (stream::lz4_block(bytes, len_max), "LZ4"),
+            Self::Zstd => (stream::zstd_block(bytes, len_max), "zstd"),
         };
-        result.map_err(|error| format!("a block cannot be decompressed: {error}"))
+        result.map_err(|error| what_is_wrong(name, &error))
     }
 }
 
@@ -111,9 +135,9 @@ pub(super) struct Place {
 impl Image {
     /// Opens an image and reads its tables of ids and fragments.
     pub(super) fn open(file: ImageFile) -> Result<Self, String> {
-        let bytes = file.read(0, 96)?;
+        let bytes = file.read(0, SUPERBLOCK_LEN as u64)?;
         let field = |at: usize, len: usize| le(&bytes[at..at + len]);
-        if &bytes[..4] != super::MAGIC {
+        if &bytes[..4] != MAGIC {
             return Err("it does not begin like one".to_owned());
         }
         let (major, minor) = (field(28, 2), field(30, 2));

@@ -6,8 +6,6 @@ mod source; // an image as a source
 mod layout; // what metadata is made of, out
 mod write; // an image as an output
 
+pub(crate) use metadata::{MAGIC, find};
 pub use source::SquashfsSource;
 pub use write::{SquashfsOptions, SquashfsWriter};
-
-/// Bytes that an image begins with.
-pub(crate) const MAGIC: &[u8; 4] = b"hsqs";

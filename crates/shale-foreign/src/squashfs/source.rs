@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use shale_format::limits::NAME_LEN_MAX;
 use shale_format::{InodeKind, Timestamp};
-use shale_write::source::{Content, LinkId, Metadata};
-use shale_write::{Problem, Select, Source, SourceEntry, WriteError};
+use shale_model::{Content, LinkId, Metadata};
+use shale_model::{EntrySource, Problem, Select, SourceEntry, SourceError};
 
 use super::inode::{Body, FileBody, Inode};
 use super::metadata::{DATA_PLAIN, Image};
@@ -70,7 +70,7 @@ impl SquashfsSource {
         file: ImageFile,
         seed: &[u8],
         select: Option<Arc<dyn Select>>,
-    ) -> Result<Self, WriteError> {
+    ) -> Result<Self, SourceError> {
         use std::os::unix::ffi::OsStrExt;
         let name = name.as_os_str().as_bytes().to_vec();
         let image = Image::open(file).map_err(|what| fault(what).into_source(&name))?;
@@ -214,7 +214,7 @@ impl SquashfsSource {
         if is_small {
             let mut bytes = vec![0; len as usize];
             let read = reader.read_exact(&mut bytes);
-            read.map_err(|error| fault(error.to_string()))?;
+            read.map_err(|error| ForeignError::of_read(FORMAT, error))?;
             return Ok(Content::Bytes(bytes));
         }
         Ok(Content::Reader { reader: Box::new(reader), holes })
@@ -289,12 +289,12 @@ impl Shared {
     }
 }
 
-impl Source for SquashfsSource {
+impl EntrySource for SquashfsSource {
     fn seed(&self) -> [u8; 32] {
         self.seed
     }
 
-    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         self.advance().map_err(|error| error.into_source(&self.name))
     }
 

@@ -20,12 +20,11 @@ use shale_codec::stream::StreamFormat;
 use shale_format::InodeKind;
 use shale_format::inode::device_parts;
 
-use super::MAGIC;
 use super::layout::{
     Blocks, Body, FileBody, Head, Name, Packer, Place, Xattrs, keeps_xattr, stored_len, table,
     write_list,
 };
-use super::metadata::{Compressor, METADATA_PLAIN};
+use super::metadata::{Compressor, MAGIC, METADATA_PLAIN};
 use crate::archive::{Archive, ArchiveEntry, Keeps, Taken};
 use crate::cpio::seconds;
 use crate::ordered::Ordered;

@@ -49,7 +49,24 @@ pub(super) struct Header {
 /// may replace it.
 pub(super) type Number = Result<i64, &'static str>;
 
-/// Whether the block's sum is that of its bytes.
+/// Returns true if an archive may begin with these bytes: with a header whose checksum is right, or
+/// with zeroes only, as an empty archive.
+pub fn is_tar(head: &[u8]) -> bool {
+    match head.first_chunk::<BLOCK_LEN>() {
+        Some(block) => {
+            let start = head.first_chunk::<{ 2 * BLOCK_LEN }>();
+            is_header(block) || start.is_some_and(|start| start.iter().all(|&byte| byte == 0))
+        }
+        None => false,
+    }
+}
+
+/// Returns true if these bytes begin with a header whose checksum is right.
+pub(crate) fn begins_with_header(head: &[u8]) -> bool {
+    head.first_chunk::<BLOCK_LEN>().is_some_and(is_header)
+}
+
+/// Returns true if the block's checksum is that of its bytes.
 pub(super) fn is_header(block: &Block) -> bool {
     let Ok(sum) = number(&block[148..156]) else { return false };
     let spaces = 8 * i64::from(b' ');

@@ -53,6 +53,14 @@ pub(super) struct SparseRecords {
 pub(super) const MAP_NUMBERS_MAX: usize = 4 << 20;
 
 impl Pax {
+    /// Bytes that a copy takes, about.
+    pub(super) fn kept_len(&self) -> usize {
+        let texts = [&self.path, &self.link_path, &self.acl_access, &self.acl_default];
+        let texts = texts.into_iter().chain([&self.sparse.name]).flatten().map(Vec::len);
+        let xattrs = self.xattrs.iter().map(|(name, value)| name.len() + value.len());
+        texts.sum::<usize>() + xattrs.sum::<usize>() + self.sparse.numbers.len() * 8
+    }
+
     /// Adds the records of one extended header.
     pub(super) fn add(&mut self, mut bytes: &[u8]) -> Result<(), String> {
         let mut own_numbers = false;

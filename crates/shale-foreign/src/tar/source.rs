@@ -7,26 +7,27 @@
 //! Names lose their leading slashes and dots. Owners are the numbers in the archive, never looked
 //! up by name. A later entry replaces an earlier one of its path, and what was linked to the
 //! earlier one stays. Archives one after the other are one. An archive without the mark of its end
-//! is refused, as nobody can tell it from one that was cut.
+//! is taken with a warning, as nobody can tell it from one that was cut between two entries.
 
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use shale_codec::Hasher;
 use shale_codec::stream::StreamFormat;
 use shale_format::inode::device_number;
 use shale_format::{InodeKind, Timestamp};
-use shale_write::source::{Content, LinkId, Metadata, Xattr};
-use shale_write::{Problem, ProblemKind, Select, Source, SourceEntry, WriteError};
+use shale_model::{Content, LinkId, Metadata, Xattr};
+use shale_model::{EntrySource, Problem, ProblemKind, Select, SourceEntry, SourceError};
 
-use super::header::{BLOCK_LEN, Block, Dialect, Header, is_header, seconds};
+use super::header::{BLOCK_LEN, Block, Dialect, Header, Number, is_header, is_tar, seconds};
 use super::pax::Pax;
 use super::sparse::{self, EXTENSION_FIELDS, EXTENSION_MORE, Lines, Pieces, SparseMap};
-use crate::ahead::Ahead;
+use crate::compression::Compression;
 use crate::error::ForeignError;
 use crate::identity::Identities;
+use crate::selection::Selection;
+use crate::stream::{Input, SharedStream, unreadable};
 use crate::{acl, names};
 
 const FORMAT: &str = "tar archive";
@@ -36,8 +37,13 @@ const HEADER_LEN_MAX: u64 = 64 << 20;
 const NAME_LEN_MAX: u64 = 1 << 20;
 /// Contents up to this length are held in memory; the pipeline would hold them anyway.
 const SMALL_LEN_MAX: u64 = 1 << 20;
-/// Bytes of the beginning that the seed is made of.
-const SEED_LEN: usize = 1 << 20;
+/// Bytes of an empty archive: only zeroes, up to the largest block of a tape. More of them are an
+/// empty disk, not an archive.
+const EMPTY_LEN_MAX: u64 = 1 << 20;
+/// Bytes that global headers may set for all entries after them, and attributes among those. Each
+/// entry with a header of its own costs a copy of them; writers set a few.
+const GLOBAL_LEN_MAX: usize = 64 << 10;
+const GLOBAL_XATTR_COUNT_MAX: usize = 256;
 
 /// Where Linux keeps access control lists.
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
@@ -46,8 +52,6 @@ const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 /// How an archive is read.
 #[derive(Clone, Default)]
 pub struct TarOptions {
-    /// Take an archive without the mark of its end, too.
-    pub end_optional: bool,
     /// More bytes for the seed, such as samples of the archive's file.
     pub seed: Vec<u8>,
     /// What is taken; everything without. The root is not asked for.
@@ -58,19 +62,19 @@ pub struct TarOptions {
 pub struct TarSource {
     /// What errors call the archive.
     name: Vec<u8>,
-    options: TarOptions,
-    stream: Arc<Mutex<Stream>>,
+    selection: Selection,
+    stream: SharedStream,
     seed: [u8; 32],
-    global: Pax,
+    global: Arc<Pax>,
     identities: Identities,
     problems: Vec<Problem>,
+    warnings: Vec<String>,
     /// Where the next header is.
     next: u64,
     /// The entry before that.
     last_path: Vec<u8>,
-    /// The last directory that was found not to lie below a symbolic link.
-    checked_parent: Vec<u8>,
-    any_symlink: bool,
+    /// A header was met, so this is an archive.
+    any_header: bool,
     is_done: bool,
 }
 
@@ -78,61 +82,6 @@ impl std::fmt::Debug for TarSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TarSource").field("next", &self.next).finish_non_exhaustive()
     }
-}
-
-/// The archive's bytes, and how many were taken.
-struct Stream {
-    input: io::Chain<io::Cursor<Vec<u8>>, Ahead>,
-    offset: u64,
-}
-
-impl Stream {
-    fn skip_to(&mut self, offset: u64) -> io::Result<()> {
-        let mut left = offset.saturating_sub(self.offset);
-        let mut buffer = [0; 16 << 10];
-        while left > 0 {
-            let len = left.min(buffer.len() as u64) as usize;
-            self.read_exact(&mut buffer[..len])?;
-            left -= len as u64;
-        }
-        Ok(())
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let len = self.input.read(out)?;
-        self.offset += len as u64;
-        Ok(len)
-    }
-}
-
-/// The data of one entry.
-struct EntryReader {
-    stream: Arc<Mutex<Stream>>,
-    /// Where it is; another place means that the entry is over.
-    at: u64,
-    end: u64,
-}
-
-impl Read for EntryReader {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let len = (out.len() as u64).min(self.end - self.at) as usize;
-        if len == 0 {
-            return Ok(0);
-        }
-        let mut stream = lock(&self.stream);
-        if stream.offset != self.at {
-            return Err(io::Error::other("the archive was read on meanwhile"));
-        }
-        let len = stream.read(&mut out[..len])?;
-        self.at += len as u64;
-        Ok(len)
-    }
-}
-
-fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
-    stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is wrong: with the archive, or with one entry alone.
@@ -154,7 +103,8 @@ fn fault(what: impl Into<String>) -> ForeignError {
 /// What precedes an entry.
 #[derive(Default)]
 struct Before {
-    pax: Pax,
+    /// The global records and those of headers for this entry; none without such a header.
+    pax: Option<Pax>,
     long_name: Option<Vec<u8>>,
     long_link: Option<Vec<u8>>,
 }
@@ -162,43 +112,39 @@ struct Before {
 impl TarSource {
     /// Begins to read an archive, in a thread that reads ahead and decompresses. `name` is what
     /// errors call it.
+    ///
+    /// # Errors
+    /// The beginning cannot be read, or is not that of a tar archive.
     pub fn new(
         name: &Path,
         stream: Box<dyn Read + Send>,
         compression: Option<StreamFormat>,
         options: TarOptions,
-    ) -> Result<Self, WriteError> {
-        use std::os::unix::ffi::OsStrExt;
-        let name = name.as_os_str().as_bytes().to_vec();
-        let failed = |error| WriteError::Source { path: name.clone(), error };
-        let stream = match compression {
-            Some(format) => format.decoder(stream).map_err(failed)?,
-            None => stream,
-        };
-        let mut ahead = Ahead::new(stream).map_err(failed)?;
-        let mut head = Vec::new();
-        ahead.by_ref().take(SEED_LEN as u64).read_to_end(&mut head).map_err(failed)?;
-        if !super::is_tar(&head) {
-            return Err(fault("it does not begin like one").at(0).into_source(&name));
+    ) -> Result<Self, SourceError> {
+        Self::read(Input::open(name, stream, compression.map(Compression::Stream))?, options)
+    }
+
+    /// Reads an archive whose beginning was read.
+    ///
+    /// # Errors
+    /// The beginning is not that of a tar archive.
+    pub fn read(input: Input, options: TarOptions) -> Result<Self, SourceError> {
+        if !is_tar(&input.head) {
+            let what = "it does not begin with a header";
+            return Err(fault(what).at(0).into_source(&input.name));
         }
-        let mut hasher = Hasher::new();
-        hasher.update(b"tar");
-        hasher.update(&(head.len() as u64).to_le_bytes());
-        hasher.update(&head);
-        hasher.update(&options.seed);
-        let stream = Stream { input: io::Cursor::new(head).chain(ahead), offset: 0 };
         Ok(Self {
-            name,
-            options,
-            stream: Arc::new(Mutex::new(stream)),
-            seed: *hasher.finalize().as_bytes(),
-            global: Pax::default(),
+            name: input.name.clone(),
+            selection: Selection::new(options.select),
+            seed: input.seed("tar", &options.seed),
+            stream: input.into_stream(),
+            global: Arc::default(),
             identities: Identities::default(),
             problems: Vec::new(),
+            warnings: Vec::new(),
             next: 0,
             last_path: Vec::new(),
-            checked_parent: Vec::new(),
-            any_symlink: false,
+            any_header: false,
             is_done: false,
         })
     }
@@ -209,7 +155,7 @@ impl TarSource {
             return Err(fault(format!("{what} of {len} bytes, {len_max} are allowed")));
         }
         let mut bytes = vec![0; len as usize];
-        let mut stream = lock(&self.stream);
+        let mut stream = self.stream.lock();
         stream.read_exact(&mut bytes).map_err(|error| cut(&error))?;
         drop(stream);
         self.next = self.next.saturating_add(len.next_multiple_of(BLOCK_LEN as u64));
@@ -218,32 +164,48 @@ impl TarSource {
 
     /// The next header; `None` at the end of the archive.
     fn next_header(&mut self) -> Result<Option<(Block, Header)>, ForeignError> {
-        let mut zero_blocks = 0;
+        let mut zero_blocks = 0u64;
         loop {
-            lock(&self.stream).skip_to(self.next).map_err(|e| cut(&e).of(&self.last_path))?;
+            self.stream.lock().skip_to(self.next).map_err(|e| cut(&e).of(&self.last_path))?;
+            let block_at = self.next;
             let Some(block) = self.block_or_end()? else {
+                let zeroes_len = zero_blocks * BLOCK_LEN as u64;
+                if !self.any_header && zeroes_len > EMPTY_LEN_MAX {
+                    return Err(fault(format!(
+                        "it is {zeroes_len} bytes of zeroes, not an archive"
+                    )));
+                }
                 // One block of zeroes is what some programs write.
-                return match zero_blocks > 0 || self.options.end_optional || self.next == 0 {
-                    true => Ok(None),
-                    false => Err(fault(
-                        "it ends without the blocks of zeroes that mark the end, so it may have \
-                         been cut. If it is known to be whole, add them: \
-                         (cat ARCHIVE; head -c 1024 /dev/zero) | shale create - ...",
-                    )),
-                };
+                if zero_blocks == 0 {
+                    self.warnings.push(format!(
+                        "{}: {}",
+                        String::from_utf8_lossy(&self.name),
+                        fault(
+                            "it ends without the blocks of zeroes that mark its end, so it may \
+                               have been cut after the last entry"
+                        )
+                    ));
+                }
+                return Ok(None);
             };
             if block.iter().all(|&byte| byte == 0) {
                 zero_blocks += 1;
             } else if is_header(&block) {
+                self.any_header = true;
                 let header = Header::read(&block);
                 return Ok(Some((block, header)));
-            } else if zero_blocks >= 2 {
-                // Behind the mark of the end, only another archive is of interest. What else is
+            } else if zero_blocks >= 2 && self.any_header {
+                // After the mark of the end, only another archive is of interest. What else is
                 // there must still be read: whoever writes the pipe would see it break.
-                io::copy(&mut *lock(&self.stream), &mut io::sink()).map_err(|e| cut(&e))?;
+                io::copy(&mut *self.stream.lock(), &mut io::sink()).map_err(|e| cut(&e))?;
                 return Ok(None);
+            } else if self.any_header {
+                return Err(fault("corrupt: here should be a header, but its checksum is wrong")
+                    .at(block_at));
             } else {
-                return Err(fault("here should be a header, but its sum is wrong"));
+                let what = "it begins with zeroes, as an empty archive does, but then has \
+                            something that is not a tar header";
+                return Err(fault(what).at(block_at));
             }
         }
     }
@@ -251,16 +213,8 @@ impl TarSource {
     /// A block, or nothing at the very end.
     fn block_or_end(&mut self) -> Result<Option<Block>, ForeignError> {
         let mut block = [0; BLOCK_LEN];
-        let mut len = 0;
-        let mut stream = lock(&self.stream);
-        while len < BLOCK_LEN {
-            match stream.read(&mut block[len..]) {
-                Ok(0) => break,
-                Ok(read) => len += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(cut(&error)),
-            }
-        }
+        let mut stream = self.stream.lock();
+        let len = stream.read_up_to(&mut block).map_err(|error| cut(&error))?;
         match len {
             0 => Ok(None),
             BLOCK_LEN => {
@@ -268,11 +222,11 @@ impl TarSource {
                 self.next = self.next.saturating_add(BLOCK_LEN as u64);
                 Ok(Some(block))
             }
-            _ => Err(fault("it ends within a block")),
+            _ => Err(fault("it ends within a block: it was cut")),
         }
     }
 
-    /// The next entry; problems with one entry alone are noted and the next one is taken.
+    /// The next entry. A problem with one entry alone is noted and the next one is taken.
     fn advance(&mut self) -> Result<Option<SourceEntry>, ForeignError> {
         let mut before: Option<Before> = None;
         loop {
@@ -280,21 +234,21 @@ impl TarSource {
             let Some((block, header)) = self.next_header().map_err(|e| e.at(header_at))? else {
                 return match before {
                     None => Ok(None),
-                    Some(_) => Err(fault("it ends after an extended header").at(header_at)),
+                    Some(_) => {
+                        Err(fault("it ends after an extended header: it was cut").at(header_at))
+                    }
                 };
             };
-            let mut local = before
-                .take()
-                .unwrap_or_else(|| Before { pax: self.global.clone(), ..Before::default() });
-            match self.read_extension(&header, &mut local).map_err(|e| e.at(header_at))? {
-                true => {
-                    before = Some(local);
-                    continue;
-                }
-                false if header.type_flag == b'g' => continue,
-                false => {}
+            if header.type_flag == b'g' {
+                self.read_global(&header).map_err(|e| e.at(header_at))?;
+                continue;
             }
-            match self.entry(&block, &header, local) {
+            if matches!(header.type_flag, b'x' | b'X' | b'L' | b'K') {
+                let before = before.get_or_insert_default();
+                self.read_extension(&header, before).map_err(|e| e.at(header_at))?;
+                continue;
+            }
+            match self.entry(&block, &header, before.take().unwrap_or_default()) {
                 Ok(Some(entry)) => return Ok(Some(entry)),
                 Ok(None) => {}
                 Err(Wrong::Entry(path, kind)) => self.problems.push(Problem { path, kind }),
@@ -303,25 +257,35 @@ impl TarSource {
         }
     }
 
-    /// Takes in what belongs to the entry that follows. False if this is none of that.
-    fn read_extension(&mut self, header: &Header, to: &mut Before) -> Result<bool, ForeignError> {
-        let len = || stored_len(header).map_err(fault);
+    /// Takes in what belongs to the entry that follows.
+    fn read_extension(&mut self, header: &Header, to: &mut Before) -> Result<(), ForeignError> {
+        let len = stored_len(header).map_err(fault)?;
         match header.type_flag {
-            b'x' | b'X' => {
-                let bytes = self.take_bytes(len()?, HEADER_LEN_MAX, "an extended header")?;
-                to.pax.is_local = true;
-                to.pax.add(&bytes).map_err(fault)?;
+            b'L' => to.long_name = Some(self.long_name(len)?),
+            b'K' => to.long_link = Some(self.long_name(len)?),
+            _ => {
+                let bytes = self.take_bytes(len, HEADER_LEN_MAX, "an extended header")?;
+                let pax = to.pax.get_or_insert_with(|| Pax::clone(&self.global));
+                pax.is_local = true;
+                pax.add(&bytes).map_err(fault)?;
             }
-            b'g' => {
-                let bytes = self.take_bytes(len()?, HEADER_LEN_MAX, "a global header")?;
-                self.global.add(&bytes).map_err(fault)?;
-                return Ok(false);
-            }
-            b'L' => to.long_name = Some(self.long_name(len()?)?),
-            b'K' => to.long_link = Some(self.long_name(len()?)?),
-            _ => return Ok(false),
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// Takes in what holds for all entries that follow.
+    fn read_global(&mut self, header: &Header) -> Result<(), ForeignError> {
+        let len = stored_len(header).map_err(fault)?;
+        let bytes = self.take_bytes(len, HEADER_LEN_MAX, "a global header")?;
+        let global = Arc::make_mut(&mut self.global);
+        global.add(&bytes).map_err(fault)?;
+        if global.xattrs.len() > GLOBAL_XATTR_COUNT_MAX || global.kept_len() > GLOBAL_LEN_MAX {
+            return Err(fault(format!(
+                "global headers set more than {GLOBAL_XATTR_COUNT_MAX} attributes or \
+                 {GLOBAL_LEN_MAX} bytes for all entries after them"
+            )));
+        }
+        Ok(())
     }
 
     fn long_name(&mut self, len: u64) -> Result<Vec<u8>, ForeignError> {
@@ -338,13 +302,15 @@ impl TarSource {
         before: Before,
     ) -> Result<Option<SourceEntry>, Wrong> {
         let Before { pax, long_name, long_link } = before;
+        let global = Arc::clone(&self.global);
+        let pax = pax.as_ref().unwrap_or(&global);
         let given_path = pax.sparse.name.as_ref().or(pax.path.as_ref()).or(long_name.as_ref());
         let given_path = given_path.unwrap_or(&header.name);
         let stored_len = match pax.stored_len {
             Some(len) => len,
             None => stored_len(header).map_err(fault)?,
         };
-        let kind = self.kind(header, given_path, &pax)?;
+        let kind = kind(header, given_path, pax)?;
         // Hard links may come with their data again, but only PAX says so in a way to rely on.
         let has_data = match kind {
             EntryKind::Inode(InodeKind::File) | EntryKind::Skipped => true,
@@ -360,39 +326,40 @@ impl TarSource {
         self.next = next;
 
         let named =
-            |what: &str| Wrong::Entry(given_path.clone(), ProblemKind::Unreadable(what.to_owned()));
+            |what: String| Wrong::Entry(names::cut(given_path), ProblemKind::Unreadable(what));
         if matches!(kind, EntryKind::Skipped) {
             return Ok(None);
         }
         let path = names::relative(given_path).map_err(named)?;
-        self.check_above(&path).map_err(|what| named(&what))?;
+        self.last_path.clone_from(&path);
+        self.identities.check_above(&path).map_err(named)?;
         let target = pax.link_path.clone().or(long_link).unwrap_or(header.link_name.clone());
         if let EntryKind::HardLink = kind {
             if let Some((_, kind)) = self.find_target(&target)
-                && !self.takes(&path, kind)
+                && !self.selection.takes(&path, kind)
             {
                 return Ok(None);
             }
             return self.hard_link(path, &target, named).map(Some);
         }
         let EntryKind::Inode(kind) = kind else { return Ok(None) };
-        if !self.takes(&path, kind) {
+        if !self.selection.takes(&path, kind) {
             self.identities.add_left_out(&path, kind);
             return Ok(None);
         }
 
         let map = match kind {
             InodeKind::File => {
-                let map = self.sparse_map(block, header, &pax, stored_len, data_start);
+                let map = self.sparse_map(block, header, pax, stored_len, data_start);
                 map.map_err(|what| fault(what).of(&path))?
             }
             _ => None,
         };
-        let data_start = lock(&self.stream).offset;
+        let data_start = self.stream.lock().offset;
         let len = map.as_ref().map_or(stored_len, |map| map.len);
         let mut metadata =
-            metadata(header, &pax, kind).map_err(|what| Wrong::Archive(fault(what).of(&path)))?;
-        let xattrs = xattrs(&pax).map_err(|what| named(&what))?;
+            metadata(header, pax, kind).map_err(|what| Wrong::Archive(fault(what).of(&path)))?;
+        let xattrs = xattrs(pax).map_err(named)?;
         let list = xattrs.iter().find(|xattr| xattr.name == ACL_ACCESS);
         if let Some(bits) = list.and_then(|list| acl::permissions(&list.value)) {
             // Writers differ in what they put into the header then; the list is what was.
@@ -405,14 +372,13 @@ impl TarSource {
             }
             _ => Some(self.identities.add(&path, kind)),
         };
-        self.any_symlink |= kind == InodeKind::Symlink;
         let content = match kind {
             InodeKind::File => {
                 metadata.len = len;
                 let holes = map.map_or(Vec::new(), |map| map.holes);
                 let data_len = len - holes.iter().map(|hole| hole.end - hole.start).sum::<u64>();
                 let data = data_start..data_start.saturating_add(data_len);
-                self.content(len, holes, data).map_err(|error| cut(&error).of(&path))?
+                self.content(&path, len, holes, data).map_err(|error| cut(&error).of(&path))?
             }
             _ => Content::None,
         };
@@ -423,6 +389,7 @@ impl TarSource {
     /// The contents of small files are read at once.
     fn content(
         &mut self,
+        path: &[u8],
         len: u64,
         holes: Vec<Range<u64>>,
         data: Range<u64>,
@@ -432,92 +399,36 @@ impl TarSource {
         }
         if len <= SMALL_LEN_MAX && holes.is_empty() {
             let mut bytes = vec![0; len as usize];
-            lock(&self.stream).read_exact(&mut bytes)?;
+            self.stream.lock().read_exact(&mut bytes)?;
             return Ok(Content::Bytes(bytes));
         }
-        let stream = Arc::clone(&self.stream);
-        let reader = Box::new(EntryReader { stream, at: data.start, end: data.end });
+        let data_len = data.end - data.start;
+        let reader = self.stream.content(FORMAT, path, data.start, data_len);
         Ok(Content::Reader { reader, holes })
     }
 
-    fn kind(&self, header: &Header, path: &[u8], pax: &Pax) -> Result<EntryKind, ForeignError> {
-        if pax.is_continued {
-            return Err(volumes());
-        }
-        Ok(EntryKind::Inode(match header.type_flag {
-            0 | b'0' | b'7' if path.ends_with(b"/") => InodeKind::Directory,
-            0 | b'0' | b'7' | b'S' => InodeKind::File,
-            b'1' => return Ok(EntryKind::HardLink),
-            b'2' => InodeKind::Symlink,
-            b'3' => InodeKind::CharDevice,
-            b'4' => InodeKind::BlockDevice,
-            // 'D' is a directory of an incremental archive with a list of names as its data.
-            b'5' | b'D' => InodeKind::Directory,
-            b'6' => InodeKind::Fifo,
-            // A label of the tape, for people.
-            b'V' => return Ok(EntryKind::Skipped),
-            b'M' => return Err(volumes()),
-            other => {
-                return Err(fault(format!(
-                    "entries of type `{}` are not known",
-                    other.escape_ascii()
-                )));
-            }
-        }))
-    }
-
-    /// Extraction would follow a link on the way; here nothing can be below one.
-    fn check_above(&mut self, path: &[u8]) -> Result<(), String> {
-        if !self.any_symlink {
-            return Ok(());
-        }
-        let slash = path.iter().rposition(|&byte| byte == b'/');
-        let Some(parent) = slash.map(|slash| &path[..slash]) else { return Ok(()) };
-        if parent == self.checked_parent {
-            return Ok(());
-        }
-        if let Some(link) = self.identities.link_above(path) {
-            return Err(format!(
-                "it lies below {}, a symbolic link of the archive",
-                link.escape_ascii()
-            ));
-        }
-        self.checked_parent.clear();
-        self.checked_parent.extend_from_slice(parent);
-        Ok(())
-    }
-
-    fn find_target(&self, target: &[u8]) -> Option<(LinkId, InodeKind)> {
+    fn find_target(&mut self, target: &[u8]) -> Option<(LinkId, InodeKind)> {
         self.identities.find(&names::relative(target).ok()?)
-    }
-
-    /// Whether an entry and all directories above it are wanted.
-    fn takes(&self, path: &[u8], kind: InodeKind) -> bool {
-        let Some(select) = &self.options.select else { return true };
-        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        let above = slashes.map(|(at, _)| &path[..at]);
-        path.is_empty()
-            || above.into_iter().all(|above| select.takes(above, InodeKind::Directory))
-                && select.takes(path, kind)
     }
 
     fn hard_link(
         &mut self,
         path: Vec<u8>,
         target: &[u8],
-        named: impl Fn(&str) -> Wrong,
+        named: impl Fn(String) -> Wrong,
     ) -> Result<SourceEntry, Wrong> {
-        let target = names::relative(target).map_err(|_| named("hard link out of the archive"))?;
-        let shown = target.escape_ascii();
+        let target = names::relative(target)
+            .map_err(|what| named(format!("it is a hard link whose target cannot be: {what}")))?;
+        let shown = names::shown(&target);
         let (id, kind) = self.identities.find(&target).ok_or_else(|| {
-            named(&format!("hard link to {shown}, which is not in the archive before it"))
+            named(format!("it is a hard link to {shown}, which does not precede it in the archive"))
         })?;
         if kind == InodeKind::Directory {
-            return Err(named(&format!("hard link to {shown}, a directory")));
+            return Err(named(format!("it is a hard link to {shown}, a directory")));
         }
         if self.identities.is_left_out(id) {
-            return Err(named(&format!(
-                "hard link to {shown}, which has the content and is filtered out"
+            return Err(named(format!(
+                "it is a hard link to {shown}, which has the content and is filtered out"
             )));
         }
         self.identities.add_name(&path, id, kind);
@@ -569,7 +480,7 @@ impl TarSource {
             (Some(1), Some(0)) => {
                 let mut lines = Lines::default();
                 while !lines.add(&self.map_block()?)? {}
-                let map_len = lock(&self.stream).offset - data_start;
+                let map_len = self.stream.lock().offset - data_start;
                 let data_len = stored_len.checked_sub(map_len);
                 let data_len = data_len.ok_or("its map of holes is longer than its data")?;
                 let len = records.real_len.ok_or("it has a map of holes but no real length")?;
@@ -590,18 +501,18 @@ impl TarSource {
     /// A block of a map; `next` stays, as it was counted as data.
     fn map_block(&mut self) -> Result<Block, String> {
         let mut block = [0; BLOCK_LEN];
-        let read = lock(&self.stream).read_exact(&mut block);
+        let read = self.stream.lock().read_exact(&mut block);
         read.map_err(|error| cut(&error).what)?;
         Ok(block)
     }
 }
 
-impl Source for TarSource {
+impl EntrySource for TarSource {
     fn seed(&self) -> [u8; 32] {
         self.seed
     }
 
-    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         if self.is_done {
             return Ok(None);
         }
@@ -613,6 +524,10 @@ impl Source for TarSource {
     fn take_problems(&mut self) -> Vec<Problem> {
         std::mem::take(&mut self.problems)
     }
+
+    fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
 }
 
 /// What an entry is.
@@ -621,6 +536,29 @@ enum EntryKind {
     HardLink,
     /// Nothing to keep.
     Skipped,
+}
+
+fn kind(header: &Header, path: &[u8], pax: &Pax) -> Result<EntryKind, ForeignError> {
+    if pax.is_continued {
+        return Err(volumes());
+    }
+    Ok(EntryKind::Inode(match header.type_flag {
+        0 | b'0' | b'7' if path.ends_with(b"/") => InodeKind::Directory,
+        0 | b'0' | b'7' | b'S' => InodeKind::File,
+        b'1' => return Ok(EntryKind::HardLink),
+        b'2' => InodeKind::Symlink,
+        b'3' => InodeKind::CharDevice,
+        b'4' => InodeKind::BlockDevice,
+        // 'D' is a directory of an incremental archive with a list of names as its data.
+        b'5' | b'D' => InodeKind::Directory,
+        b'6' => InodeKind::Fifo,
+        // A label of the tape, for people.
+        b'V' => return Ok(EntryKind::Skipped),
+        b'M' => return Err(volumes()),
+        other => {
+            return Err(fault(format!("entries of type `{}` are not known", other.escape_ascii())));
+        }
+    }))
 }
 
 fn volumes() -> ForeignError {
@@ -632,10 +570,7 @@ fn volumes() -> ForeignError {
 
 /// What the system or the decompressor said.
 fn cut(error: &io::Error) -> ForeignError {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => fault("it ends too early: it was cut"),
-        _ => fault(format!("cannot read on: {error}")),
-    }
+    unreadable(FORMAT, error)
 }
 
 fn stored_len(header: &Header) -> Result<u64, String> {
@@ -646,7 +581,7 @@ fn stored_len(header: &Header) -> Result<u64, String> {
 }
 
 fn metadata(header: &Header, pax: &Pax, kind: InodeKind) -> Result<Metadata, String> {
-    let id = |given: Option<u32>, field: super::header::Number, what: &str| match (given, field) {
+    let id = |given: Option<u32>, field: Number, what: &str| match (given, field) {
         (Some(id), _) => Ok(id),
         (None, Ok(id)) => u32::try_from(id).map_err(|_| format!("its {what} is {id}")),
         (None, Err(error)) => Err(format!("its {what} {error}")),

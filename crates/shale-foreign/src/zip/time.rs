@@ -1,9 +1,21 @@
-//! Times as MS-DOS and Windows have them. What MS-DOS says is taken as UTC.
+//! Times of MS-DOS, Windows and Unix in zip archives. Times of MS-DOS have no zone and are read as
+//! UTC.
 
 use shale_format::Timestamp;
 
+/// What a time of 32 bits may be off by: a time of MS-DOS is of an unknown zone.
+const ZONE_SECONDS_MAX: i64 = 2 * 86_400;
 /// Seconds from 1601 to 1970.
 const WINDOWS_EPOCH: i64 = 11_644_473_600;
+
+/// Seconds since 1970 in 32 bits, which some writers mean with a sign and others without. The time
+/// of MS-DOS tells, as it can say 2038 to 2107 but nothing before 1980.
+pub(super) fn from_unix(seconds: u32, dos: Timestamp) -> Timestamp {
+    let unsigned = i64::from(seconds);
+    let is_late = dos.sec >= (1 << 31) - ZONE_SECONDS_MAX;
+    let sec = if is_late { unsigned } else { i64::from(seconds.cast_signed()) };
+    Timestamp { sec, nsec: 0 }
+}
 
 /// Steps of 100 ns since 1601.
 pub(super) fn from_windows(ticks: u64) -> Timestamp {
@@ -19,7 +31,7 @@ pub(super) fn to_windows(time: Timestamp) -> Option<u64> {
     sec.checked_mul(10_000_000)?.checked_add(u64::from(time.nsec / 100))
 }
 
-/// From a date and a time.
+/// A date and a time of MS-DOS; 1970 for a date that is none.
 pub(super) fn from_dos(date: u64, time: u64) -> Timestamp {
     let (year, month, day) =
         (1980 + (date >> 9) as i64, (date >> 5 & 15) as i64, (date & 31) as i64);
@@ -36,7 +48,7 @@ pub(super) fn from_dos(date: u64, time: u64) -> Timestamp {
     Timestamp { sec: days * 86_400 + seconds as i64, nsec: 0 }
 }
 
-/// Date and time; the nearest there is outside of 1980 to 2107.
+/// A date and a time of MS-DOS; the nearest one outside of 1980 to 2107.
 pub(super) fn to_dos(time: Timestamp) -> (u16, u16) {
     const FIRST: i64 = 315_532_800;
     const LAST: i64 = 4_354_819_199;
@@ -74,6 +86,15 @@ mod tests {
             assert_eq!(from_dos(u64::from(date), u64::from(time)).sec, sec - sec % 2);
         }
         assert_eq!(to_dos(Timestamp { sec: -5, nsec: 0 }), (1 << 5 | 1, 0));
+    }
+
+    #[test]
+    fn times_of_32_bits_are_before_1970_or_after_2038_as_dos_says() {
+        let dos = |sec| Timestamp { sec, nsec: 0 };
+        assert_eq!(from_unix(5, dos(315_532_800)).sec, 5);
+        assert_eq!(from_unix(u32::MAX, dos(315_532_800)).sec, -1);
+        assert_eq!(from_unix(4_000_000_000, dos(4_000_003_600)).sec, 4_000_000_000);
+        assert_eq!(from_unix(1 << 31, dos((1 << 31) - 40_000)).sec, 1 << 31);
     }
 
     #[test]

@@ -15,10 +15,11 @@ use std::io::{self, Write};
 use shale_codec::stream::{Crc32, deflate_part};
 use shale_format::InodeKind;
 
-use super::{
+use super::records::{
     DESCRIPTOR_MAGIC, END_MAGIC, END64_LOCATOR_MAGIC, END64_MAGIC, ENTRY_MAGIC, EXTRA_LARGE,
-    EXTRA_OWNER, EXTRA_UNIX_TIME, EXTRA_WINDOWS, LOCAL_MAGIC, time,
+    EXTRA_OWNER, EXTRA_UNIX_TIME, EXTRA_WINDOWS, FLAG_DESCRIPTOR, FLAG_UTF8, LOCAL_MAGIC,
 };
+use super::time;
 use crate::archive::{Archive, ArchiveEntry, Keeps, Taken};
 use crate::ordered::Ordered;
 
@@ -31,9 +32,6 @@ const IN_EXTRA: u32 = u32::MAX;
 
 const METHOD_STORED: u16 = 0;
 const METHOD_DEFLATED: u16 = 8;
-/// Lengths and sum come behind the data.
-const FLAG_DESCRIPTOR: u16 = 1 << 3;
-const FLAG_UTF8: u16 = 1 << 11;
 /// Written on Unix, by version 3.0 of the specification.
 const MADE_BY: u16 = 3 << 8 | 30;
 const VERSION_USUAL: u16 = 20;

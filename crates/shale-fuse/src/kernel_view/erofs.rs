@@ -1,31 +1,32 @@
-//! Bytes of the EROFS on-disk format, as far as the kernel view uses it: superblock, inodes,
+//! Encodes the parts of the EROFS on-disk format that the kernel view uses: superblock, inodes,
 //! directory blocks and attributes. Source: `Documentation/filesystems/erofs.rst` and
-//! `fs/erofs/erofs_fs.h` of Linux, format of version 5.4 with chunk-based files of 5.15.
+//! `fs/erofs/erofs_fs.h` of Linux; the format of version 5.4 with the chunk-based files of 5.15.
 //!
-//! Only encodes; nothing here knows where things lie or where they come from.
+//! Knows neither where a structure lies nor where its values come from.
 
-/// Unit of everything: blocks of the file system, of directories and of the page cache.
+/// Length of a block: of the file system, of directories and of the page cache.
 pub(super) const BLOCK_LEN: u64 = 4096;
 pub(super) const BLOCK_BITS: u8 = 12;
-/// Inodes lie at multiples of this and are numbered by it.
+/// Inodes lie at multiples of this length, and are numbered in units of it.
 pub(super) const SLOT_LEN: u64 = 32;
-/// An inode with 32-bit owners, 64-bit size and nanoseconds; the compact form has none of these.
+/// Length of an extended inode, which has 32-bit owners, a 64-bit size and nanoseconds; the compact
+/// form has none of these.
 pub(super) const INODE_LEN: u64 = 64;
-/// Block where inode numbers start to count.
+/// The block at which inode numbers begin.
 pub(super) const META_BLOCK: u32 = 1;
 /// Offset of the superblock.
 pub(super) const SUPERBLOCK_OFFSET: usize = 1024;
-/// A chunk that is a hole.
+/// The block number of a chunk that is a hole.
 pub(super) const NULL_BLOCK: u32 = u32::MAX;
 
 const MAGIC: u32 = 0xE0F5_E1E2;
 const INCOMPAT_CHUNKED_FILE: u32 = 0x4;
-/// What an entry takes beside its name.
+/// Length of a directory entry without its name.
 pub(super) const DIRENT_LEN: usize = 12;
 const XATTR_HEADER_LEN: usize = 12;
 const XATTR_ENTRY_LEN: usize = 4;
 
-/// How the data of an inode is found.
+/// Where the data of an inode lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DataLayout {
     /// Consecutive blocks.
@@ -36,7 +37,7 @@ pub(super) enum DataLayout {
     Chunks = 4,
 }
 
-/// What an inode says.
+/// The fields of an inode.
 pub(super) struct Inode {
     pub(super) layout: DataLayout,
     pub(super) mode: u16,
@@ -48,7 +49,7 @@ pub(super) struct Inode {
     pub(super) gid: u32,
     pub(super) mtime: (i64, u32),
     pub(super) link_count: u32,
-    /// Bytes of attributes behind the inode, header included; 0 or at least 12.
+    /// Bytes of attributes after the inode, header included; 0 or at least 12.
     pub(super) xattrs_len: usize,
 }
 
@@ -57,7 +58,7 @@ impl Inode {
         let mut out = [0; INODE_LEN as usize];
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
         let format = 1 | (self.layout as u16) << 1;
-        // 0 is none, 1 the header alone, each more stands for 4 bytes.
+        // 0 means none, 1 the header alone, and each further unit 4 bytes.
         let xattr_count = match self.xattrs_len.checked_sub(XATTR_HEADER_LEN) {
             None => 0,
             Some(len) => 1 + (len / 4) as u16,
@@ -77,8 +78,8 @@ impl Inode {
     }
 }
 
-/// The superblock. `id` becomes the UUID of the file system, by which an overlay tells whether the
-/// files that it copied are from this one.
+/// Encodes the superblock. `id` becomes the UUID of the file system, with which an overlay checks
+/// that the files it copied up come from this file system.
 pub(super) fn superblock(
     id: [u8; 16],
     root_slot: u16,
@@ -101,11 +102,11 @@ pub(super) fn superblock(
     out
 }
 
-/// To be changed with the places that inodes have: these are their numbers, and who knows a UUID
-/// and a number takes the inode for the one that it was.
+/// Version of the placement of inodes. Change it when the placement changes: the place of an inode
+/// is its number, and UUID and number together identify the inode for ever.
 const NUMBERING: u8 = 1;
 
-/// A UUID with bits of our own making, version 8 of RFC 9562; none for none.
+/// Makes a UUID of version 8 (RFC 9562) from `id`; zeroes remain zeroes.
 fn uuid(mut id: [u8; 16]) -> [u8; 16] {
     if id != [0; 16] {
         id[15] ^= NUMBERING;
@@ -115,12 +116,14 @@ fn uuid(mut id: [u8; 16]) -> [u8; 16] {
     id
 }
 
-/// The chunk format of an inode: chunks of 2^`bits` bytes, mapped by block numbers of 4 bytes.
+/// Returns the chunk format of an inode with chunks of 2^`bits` bytes, mapped by block numbers of 4
+/// bytes.
 pub(super) fn chunk_format(bits: u8) -> u32 {
     u32::from(bits - BLOCK_BITS)
 }
 
-/// The number of a device as the kernel packs it: 12 bits of major, 20 of minor.
+/// Packs a device number as the kernel does, with 12 bits of major and 20 of minor number; `None`
+/// if it does not fit.
 pub(super) fn device((major, minor): (u32, u32)) -> Option<u32> {
     let fits = major < 1 << 12 && minor < 1 << 20;
     fits.then_some((minor & 0xFF) | (major << 8) | ((minor & !0xFF) << 12))
@@ -134,7 +137,7 @@ pub(super) struct Dirent<'a> {
     pub(super) mode: u32,
 }
 
-/// How directories fill blocks: as many entries as fit, one block after the other.
+/// Computes the length of a directory. Each block takes as many entries as fit.
 #[derive(Default)]
 pub(super) struct DirectorySize {
     full_block_count: u64,
@@ -151,14 +154,14 @@ impl DirectorySize {
         self.used += len;
     }
 
-    /// Bytes of the directory; the last block is as long as what is in it.
+    /// Returns the bytes of the directory; the last block is not padded.
     pub(super) fn len(&self) -> u64 {
         self.full_block_count * BLOCK_LEN + self.used
     }
 }
 
-/// The blocks of a directory whose entries are given in order of their names, `.` and `..` among
-/// them; as many bytes as [`DirectorySize`] says.
+/// Encodes the blocks of a directory. `entries` are in the order of their names and include `.` and
+/// `..`. The result has the length that [`DirectorySize`] computes.
 pub(super) fn directory<'n>(entries: impl Iterator<Item = Dirent<'n>>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut entries = entries.peekable();
@@ -200,7 +203,10 @@ fn file_type(mode: u32) -> u8 {
     }
 }
 
-/// The attributes behind an inode, or why they cannot be there.
+/// Encodes the attributes that follow an inode.
+///
+/// # Errors
+/// The reason, in words, why EROFS cannot hold these attributes.
 pub(super) fn xattrs<'a>(
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<Vec<u8>, String> {
@@ -248,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_as_long_as_was_said_and_no_entry_crosses_a_block() {
+    fn a_directory_has_the_computed_length_and_no_entry_crosses_a_block() {
         for name_len in [1, 100, 255] {
             for count in [0usize, 1, 14, 15, 16, 40, 400] {
                 let names: Vec<Vec<u8>> =
@@ -269,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_tells_what_made_it_and_of_nothing_there_is_none() {
+    fn a_uuid_has_its_version_and_zeroes_remain_zeroes() {
         assert_eq!(uuid([0; 16]), [0; 16]);
         let found = uuid([0xFF; 16]);
         assert_eq!((found[6], found[8], found[15]), (0x8F, 0xBF, 0xFF ^ NUMBERING));
     }
 
     #[test]
-    fn devices_are_packed_as_the_kernel_does_or_refused() {
+    fn device_numbers_are_packed_as_the_kernel_does_or_refused() {
         assert_eq!(device((1, 3)), Some(0x103));
         assert_eq!(device((0xABC, 0x12345)), Some(0x123A_BC45));
         assert_eq!(device((1 << 12, 0)), None);
@@ -284,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_that_have_no_place_are_named() {
+    fn attributes_that_erofs_cannot_hold_are_named() {
         let of = |name: &'static [u8], value: &'static [u8]| xattrs([(name, value)].into_iter());
         assert!(of(b"system.nfs4_acl", b"").unwrap_err().contains("nfs4_acl"));
         static LONG: [u8; 65536] = [1; 65536];

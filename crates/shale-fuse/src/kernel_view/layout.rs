@@ -1,13 +1,13 @@
-//! Where everything of a tree lies in the virtual EROFS image.
+//! Lays out a tree in the virtual EROFS image.
 //!
-//! The image has three parts: a superblock and all inodes, blocks of large directories and long
-//! links, and the data of files. The first two are made here and kept in memory, about 100 bytes an
-//! entry; of the third only the places are decided, its bytes are asked for when they are read.
+//! The image has three parts: the superblock with all inodes, the blocks of large directories and
+//! long links, and the data of files. The first two are built here and kept in memory, about 100
+//! bytes for each entry. For the data only the offsets are decided; the bytes are read on demand.
 //!
-//! Inodes of one directory lie together, each with its attributes, its link target or its last
-//! directory block right behind it, and a directory's children come before what is below them: a
-//! walk reads the metadata from front to back. Contents start at a block each, in the order in
-//! which the view likes them read; files of equal content share one place and so their pages.
+//! The inodes of one directory lie together. Each is followed by its attributes and by its link
+//! target or last directory block. The children of a directory come before their own children, so a
+//! walk reads the metadata from front to back. Each content starts at a block boundary, in the
+//! order of the view's content keys. Files of equal content share one place, and so their pages.
 
 use super::erofs::{self, BLOCK_LEN, DataLayout, Dirent, INODE_LEN, Inode, SLOT_LEN};
 use crate::options::Options;
@@ -19,27 +19,27 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Inodes beyond which the metadata is better asked for through FUSE than made at mount.
+/// Inode count above which metadata is better served through FUSE than built at mount time.
 const INODE_COUNT_MAX: u64 = 3_000_000;
-/// Blocks that an EROFS image can have with 32-bit addresses, the null address aside.
+/// Blocks of an EROFS image with 32-bit addresses, without the null address.
 const BLOCK_COUNT_MAX: u64 = u32::MAX as u64 - 1;
-/// Chunks of one file: a map of 16 MiB, enough for 16 GiB in which a hole begins at any block.
+/// Chunks of one file: a map of 16 MiB, enough for 16 GiB in chunks of one block.
 const CHUNK_COUNT_MAX: u64 = 1 << 22;
-/// Bytes of metadata that are kept in memory at most: once as what was read, once as what the
-/// kernel reads. Tests have less, so that they reach it.
+/// Limit of metadata in memory, in bytes. It exists twice during the layout: as read from the view
+/// and as encoded for the kernel. Tests use a smaller limit to be able to reach it.
 const METADATA_LEN_MAX: u64 = if cfg!(test) { 1 << 20 } else { 1 << 30 };
-/// Entries asked for at once, whose attributes are at hand meanwhile.
+/// Entries to read from a directory at once; their attributes are held in memory meanwhile.
 const LIST_COUNT_MAX: usize = 4096;
 /// The entries that every directory has.
 const DOTS: [&[u8]; 2] = [b".", b".."];
 /// Largest chunk the format knows, in bits; no file needs larger ones.
 const CHUNK_BITS_MAX: u8 = erofs::BLOCK_BITS + 31;
 
-/// The metadata, ready to be read, and where the data is.
+/// The encoded metadata, and where the data lies.
 pub(super) struct Layout {
     /// The image from its start to the first content.
     pub(super) metadata: Vec<u8>,
-    /// By place.
+    /// In the order of `start`.
     pub(super) files: Vec<DataFile>,
     /// Bytes of the whole image.
     pub(super) len: u64,
@@ -56,16 +56,16 @@ pub(super) struct DataFile {
     pub(super) inode: u64,
 }
 
-/// What an inode needs beside its attributes.
+/// The part of an inode beside its attributes.
 enum Body {
     Nothing,
     Device(u32),
-    /// A link's target, behind the inode or in a block.
+    /// The target of a link, which follows the inode or lies in a block.
     Target(Vec<u8>),
     Directory(Range<usize>),
     /// A content, by index.
     File(usize),
-    /// A content with holes: bits of a chunk, and which chunks are data.
+    /// A content with holes: the chunk length is 2^`bits`, and `data` tells which chunks are data.
     Sparse {
         file: usize,
         bits: u8,
@@ -81,16 +81,16 @@ struct Node {
     body: Body,
     len: u64,
     layout: DataLayout,
-    /// Offset among the inodes; 0 until it is placed, as nothing is placed there.
+    /// Offset in the area of inodes; 0 until it is placed, since no inode lies there.
     at: u64,
-    /// First of its blocks among the blocks of large directories and links.
+    /// Index of its first block in the area of large directories and links.
     block: u64,
 }
 
-/// As small as what becomes of it, so that as many are kept as the metadata may have. Names and
-/// nodes are fewer than 2^32, as there is room for in the metadata.
+/// No larger than its encoded form, so that the limit of metadata bounds the entries in memory too.
+/// The same limit keeps names and nodes below 2^32.
 struct Entry {
-    /// In the pool of names.
+    /// Offset in the pool of names.
     name_start: u32,
     name_end: u32,
     node: u32,
@@ -111,19 +111,22 @@ struct Plan<'v> {
     by_inode: HashMap<u64, usize>,
     entries: Vec<Entry>,
     names: Vec<u8>,
-    /// Content key, a file with it, length.
+    /// For each content: its key, one file with it, its length.
     contents: Vec<(u64, u64, u64)>,
     by_content: HashMap<u64, usize>,
     has_chunks: bool,
-    /// Bytes that what is known takes at least, wherever it is placed.
+    /// Lower bound of the metadata bytes of everything read so far.
     known_len: u64,
-    /// End of what is placed among the inodes, and count of blocks elsewhere.
+    /// End of the placed inodes, and count of the blocks outside that area.
     end: u64,
     block_count: u64,
 }
 
-/// Lays out the tree of `view`. Reads all its metadata, no data. An error is the reason why the
-/// kernel's EROFS cannot show this tree, in words, or that `cancel` became true.
+/// Lays out the tree of `view`. Reads all its metadata and no data.
+///
+/// # Errors
+/// The reason, in words, why the kernel's EROFS cannot show this tree, or that `cancel` became
+/// true.
 pub(super) fn layout(
     view: &dyn View,
     options: &Options,
@@ -131,7 +134,7 @@ pub(super) fn layout(
 ) -> Result<Layout, String> {
     let inode_count = view.totals().inode_count;
     if inode_count > INODE_COUNT_MAX {
-        return Err(format!("it has {inode_count} inodes; at most {INODE_COUNT_MAX} are laid out"));
+        return Err(format!("it has {inode_count} inodes, and {INODE_COUNT_MAX} is the limit"));
     }
     let mut plan = Plan {
         view,
@@ -146,7 +149,7 @@ pub(super) fn layout(
         by_content: HashMap::new(),
         has_chunks: false,
         known_len: 0,
-        // Nothing has number 0: programs take it for a deleted entry.
+        // No inode has number 0: programs take it for a deleted entry.
         end: 2 * SLOT_LEN,
         block_count: 0,
     };
@@ -161,7 +164,7 @@ fn failed(error: ViewError) -> String {
     format!("its metadata cannot be read: {error}")
 }
 
-/// That the metadata may take so many bytes.
+/// Checks a length of metadata against the limit.
 fn check_len(len: u64) -> Result<(), String> {
     if len > METADATA_LEN_MAX {
         return Err("its metadata takes more than 1 GiB of memory".into());
@@ -170,20 +173,20 @@ fn check_len(len: u64) -> Result<(), String> {
 }
 
 impl Plan<'_> {
-    /// Fails once the whole is cancelled; asked wherever a tree may have millions of something.
-    fn go_on(&self) -> Result<(), String> {
-        if self.cancel.load(Relaxed) { Err("laying it out was cancelled".into()) } else { Ok(()) }
+    /// Fails if the layout was cancelled. Called in every loop that may run millions of times.
+    fn check_cancel(&self) -> Result<(), String> {
+        if self.cancel.load(Relaxed) { Err("the layout was cancelled".into()) } else { Ok(()) }
     }
 
-    /// Takes note of something that needs so many bytes. Fails as soon as all that is known needs
-    /// too many, rather than when it is placed: one directory may have more than fits in memory.
-    fn know(&mut self, len: u64) -> Result<(), String> {
-        self.go_on()?;
+    /// Counts `len` more bytes of metadata. Fails as soon as the limit is exceeded, and not only
+    /// when the bytes are placed: one directory may have more entries than fit in memory.
+    fn count(&mut self, len: u64) -> Result<(), String> {
+        self.check_cancel()?;
         self.known_len = self.known_len.saturating_add(len);
         check_len(self.known_len)
     }
 
-    /// The node of an inode, made if it is new.
+    /// Returns the node of an inode, and adds it if it is new.
     fn node(&mut self, attributes: Attributes, parent: usize) -> Result<usize, String> {
         if let Some(&node) = self.by_inode.get(&attributes.inode) {
             return Ok(node);
@@ -220,7 +223,7 @@ impl Plan<'_> {
             Body::Target(target) => (DataLayout::Plain, target.len()),
             _ => (DataLayout::Plain, 0),
         };
-        self.know(INODE_LEN + (xattrs.len() + body_len) as u64)?;
+        self.count(INODE_LEN + (xattrs.len() + body_len) as u64)?;
         let node = self.nodes.len();
         self.nodes.push(Node { attributes, parent, xattrs, body, len, layout, at: 0, block: 0 });
         self.by_inode.insert(inode, node);
@@ -239,7 +242,7 @@ impl Plan<'_> {
         erofs::xattrs(pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice())))
     }
 
-    /// The content of a file, with its holes.
+    /// Returns the content of a file, with its holes.
     fn file(&mut self, attributes: &Attributes) -> Result<Body, String> {
         let (inode, len) = (attributes.inode, attributes.len);
         if len == 0 {
@@ -254,8 +257,8 @@ impl Plan<'_> {
             return Ok(Body::File(file));
         }
         let holes = self.holes(inode, len)?;
-        // The largest chunk whose ends are those of all holes; at least a block, as EROFS cannot
-        // show a hole that begins or ends within one.
+        // The largest chunk length that divides the ends of all holes, but at least a block, since
+        // EROFS cannot show a hole that begins or ends within a block.
         let common = holes.iter().flat_map(|hole| [hole.start, hole.end]).filter(|&at| at < len);
         let bits = common.map(|at| at.trailing_zeros() as u8).min().unwrap_or(CHUNK_BITS_MAX);
         let bits = bits.clamp(erofs::BLOCK_BITS, CHUNK_BITS_MAX);
@@ -279,7 +282,7 @@ impl Plan<'_> {
         let mut holes = Vec::new();
         let mut at = 0;
         while let Some(start) = self.view.seek(inode, at, Seek::Hole).map_err(failed)? {
-            self.go_on()?;
+            self.check_cancel()?;
             if start >= len {
                 break;
             }
@@ -293,7 +296,7 @@ impl Plan<'_> {
         Ok(holes)
     }
 
-    /// Reads the entries of a directory and makes their nodes.
+    /// Reads the entries of a directory and adds their nodes.
     fn list(&mut self, node: usize) -> Result<(), String> {
         let first = self.entries.len();
         while self.list_some(node, (self.entries.len() - first) as u64)? {}
@@ -314,7 +317,8 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Reads some entries of a directory behind the first `count`. False if there are no more.
+    /// Reads some entries of a directory after the first `count`. Returns false if there are no
+    /// more.
     fn list_some(&mut self, node: usize, count: u64) -> Result<bool, String> {
         let directory = self.nodes[node].attributes.inode;
         let mut found: Vec<(Range<usize>, Attributes)> = Vec::new();
@@ -331,20 +335,20 @@ impl Plan<'_> {
         };
         self.view.list(directory, count, each).map_err(failed)?;
         if bad_name {
-            return Err("an entry has an impossible name".into());
+            return Err("an entry has an invalid name".into());
         }
         let has_more = found.len() >= LIST_COUNT_MAX;
         for (name, attributes) in found {
-            self.know((erofs::DIRENT_LEN + name.len()) as u64)?;
+            self.count((erofs::DIRENT_LEN + name.len()) as u64)?;
             let child = self.node(attributes, node)?;
-            // Below what was just checked, all of them.
+            // All of these are below the limit that was just checked.
             let (name_start, name_end) = (name.start as u32, name.end as u32);
             self.entries.push(Entry { name_start, name_end, node: child as u32 });
         }
         Ok(has_more)
     }
 
-    /// Gives a node its place among the inodes.
+    /// Places a node in the area of inodes.
     fn place(&mut self, index: usize) -> Result<(), String> {
         let node = &mut self.nodes[index];
         let mut head = INODE_LEN + node.xattrs.len() as u64;
@@ -364,7 +368,7 @@ impl Plan<'_> {
             }
             _ => {}
         }
-        // What follows the inode must not cross a block, and the inode itself had better not.
+        // The tail must not cross a block boundary, and the inode itself should not.
         let fits = |at: u64| {
             let inode_fits = at % BLOCK_LEN + INODE_LEN <= BLOCK_LEN;
             inode_fits && (tail == 0 || (at + head) % BLOCK_LEN + tail <= BLOCK_LEN)
@@ -378,7 +382,7 @@ impl Plan<'_> {
         check_len(self.end.saturating_add(self.block_count.saturating_mul(BLOCK_LEN)))
     }
 
-    /// Places all that is below a directory whose own place is decided.
+    /// Places everything below a directory that is placed itself.
     fn place_below(&mut self, root: usize) -> Result<(), String> {
         let mut waiting = vec![root];
         while let Some(directory) = waiting.pop() {
@@ -388,7 +392,7 @@ impl Plan<'_> {
             for entry in entries {
                 let child = self.entries[entry].node as usize;
                 if self.nodes[child].at > 0 {
-                    continue; // Another name of what is placed.
+                    continue; // Another name of a placed inode.
                 }
                 if matches!(self.nodes[child].body, Body::Directory(_)) {
                     self.list(child)?;
@@ -401,7 +405,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Decides where the data lies and writes the metadata.
+    /// Decides where the data lies and encodes the metadata.
     fn finish(mut self, root: usize) -> Result<Layout, String> {
         let meta_block = u64::from(erofs::META_BLOCK);
         let blocks_at = meta_block + self.end.div_ceil(BLOCK_LEN);
@@ -422,7 +426,7 @@ impl Plan<'_> {
         }
         let mut metadata = vec![0; (data_at * BLOCK_LEN) as usize];
         let inode_count = self.nodes.len() as u64;
-        let root_slot = (self.nodes[root].at / SLOT_LEN) as u16; // The first of all.
+        let root_slot = (self.nodes[root].at / SLOT_LEN) as u16; // Placed first.
         let id = self.view.id();
         let superblock = erofs::superblock(id, root_slot, inode_count, end as u32, self.has_chunks);
         let mut put = |at: u64, bytes: &[u8]| {
@@ -432,12 +436,12 @@ impl Plan<'_> {
         put(erofs::SUPERBLOCK_OFFSET as u64, &superblock);
         let nodes = std::mem::take(&mut self.nodes);
         for (index, node) in nodes.iter().enumerate() {
-            self.go_on()?;
+            self.check_cancel()?;
             let at = meta_block * BLOCK_LEN + node.at;
             let place = match node.body {
                 Body::Nothing => 0,
                 Body::Device(device) => device,
-                // All below `end`, which fits.
+                // Below `end`, which fits in 32 bits.
                 Body::Target(_) | Body::Directory(_) => (blocks_at + node.block) as u32,
                 Body::File(file) => starts[file] as u32,
                 Body::Sparse { bits, .. } => erofs::chunk_format(bits),
@@ -452,12 +456,12 @@ impl Plan<'_> {
                 uid: attributes.uid,
                 gid: attributes.gid,
                 mtime: (attributes.mtime.sec, attributes.mtime.nsec),
-                link_count: attributes.link_count as u32, // As was checked.
+                link_count: attributes.link_count as u32, // Checked in `node`.
                 xattrs_len: node.xattrs.len(),
             };
             put(at, &inode.encode());
             put(at + INODE_LEN, &node.xattrs);
-            let behind = at + INODE_LEN + node.xattrs.len() as u64;
+            let after = at + INODE_LEN + node.xattrs.len() as u64;
             let block = (blocks_at + node.block) * BLOCK_LEN;
             let mut put_body = |bytes: &[u8]| {
                 let inline = match node.layout {
@@ -466,7 +470,7 @@ impl Plan<'_> {
                 };
                 let (blocks, tail) = bytes.split_at(bytes.len() - inline);
                 put(block, blocks);
-                put(behind, tail);
+                put(after, tail);
             };
             match &node.body {
                 Body::Target(target) => put_body(target),
@@ -479,7 +483,7 @@ impl Plan<'_> {
                         let start = starts[*file] + chunk as u64 * step;
                         if is_data { start as u32 } else { erofs::NULL_BLOCK }.to_le_bytes()
                     });
-                    put(behind, &map.collect::<Vec<u8>>());
+                    put(after, &map.collect::<Vec<u8>>());
                 }
                 _ => {}
             }
@@ -487,7 +491,7 @@ impl Plan<'_> {
         Ok(Layout { metadata, files, len: end * BLOCK_LEN, inode_count })
     }
 
-    /// The blocks of a directory, `.` and `..` where they belong by name.
+    /// Encodes the blocks of a directory, with `.` and `..` in their places by name.
     fn directory(&self, nodes: &[Node], node: &Node, entries: &[Entry]) -> Vec<u8> {
         let slot = |node: &Node| node.at / SLOT_LEN;
         let dot = |name, node| Dirent { name, slot: slot(node), mode: MODE_DIRECTORY };
@@ -514,13 +518,13 @@ mod tests {
     use crate::view::{MODE_DIRECTORY, Time, Totals, XattrUse};
     use std::sync::atomic::AtomicU64;
 
-    /// A directory with one file of very many names, and attributes of any size.
+    /// A directory with one file under very many names, and attributes of any size.
     struct Links {
         count: u64,
         asked: AtomicU64,
         inode_count: u64,
         value_len: usize,
-        /// Becomes true when this many entries were asked for.
+        /// Becomes true when `cancel_at` entries were read.
         cancel: AtomicBool,
         cancel_at: u64,
     }
@@ -570,7 +574,7 @@ mod tests {
                     self.cancel.store(true, Relaxed);
                 }
                 let attributes = self.attributes(2 + n % (self.inode_count - 1))?;
-                // Every third is shorter, so that they are not in the order of their names.
+                // Every third name is shorter, so that entries are not in the order of their names.
                 let name = if n % 3 == 0 { format!("{n}") } else { format!("{n:010}") };
                 if !each(crate::view::Entry { name: name.as_bytes(), attributes }) {
                     break;
@@ -618,15 +622,15 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_not_read_further_than_its_metadata_may_take() {
+    fn a_directory_is_read_only_up_to_the_limit_of_metadata() {
         let view = Links::new(10_000_000);
         let reason = view.lay_out().map(|_| ()).unwrap_err();
         assert!(reason.contains("1 GiB"), "{reason}");
-        // Each takes more than 12 bytes; those of one step may be too many.
+        // Each takes more than 12 bytes; one step may exceed the limit.
         let asked_max = METADATA_LEN_MAX / 12 + LIST_COUNT_MAX as u64;
         let asked = view.asked.into_inner();
         assert!(asked <= asked_max, "{asked} entries were read");
-        // So it is where not the names are what is much.
+        // The same holds if attributes, not names, are many.
         let view = Links { inode_count: 100_001, value_len: 60_000, ..Links::new(100_000) };
         let reason = view.lay_out().map(|_| ()).unwrap_err();
         assert!(reason.contains("1 GiB"), "{reason}");
@@ -635,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cancels_does_not_wait_for_the_rest_of_the_tree() {
+    fn a_cancelled_layout_does_not_read_the_rest_of_the_tree() {
         let (count, step) = (10 * LIST_COUNT_MAX as u64, LIST_COUNT_MAX as u64);
         for cancel_at in [1, step, 3 * step + 1, count] {
             let view = Links { cancel_at, ..Links::new(count) };
@@ -647,12 +651,12 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_read_in_steps_is_whole_and_in_order() {
+    fn a_directory_read_in_steps_is_complete_and_in_order() {
         let count = 3 * LIST_COUNT_MAX as u64 + 7;
         let view = Links::new(count);
         let layout = view.lay_out().unwrap();
         assert_eq!(view.asked.into_inner(), count);
-        // Blocks of names: the first entry of each tells how many there are.
+        // In each block, the name offset of the first entry tells the number of entries.
         let mut names = Vec::new();
         for block in layout.metadata.chunks(BLOCK_LEN as usize).skip(2) {
             let number = |at: usize| usize::from(u16::from_le_bytes([block[at], block[at + 1]]));
@@ -666,7 +670,7 @@ mod tests {
                 names.push(block[start..end].to_vec());
             }
         }
-        // The last, partial block lies behind the inode of the directory.
+        // The last, partial block follows the inode of the directory.
         assert!(names.len() as u64 > count - 300, "{}", names.len());
         assert!(names.is_sorted() && names[0] == b"." && names[1] == b"..");
     }

@@ -1,20 +1,24 @@
-//! Bytes as a view: a directory with one file that has them.
+//! Bytes as a view: a directory with one file that holds them.
 
 use crate::view::{
     Attributes, Entry, MODE_DIRECTORY, MODE_FILE, ROOT, Seek, Totals, View, ViewError, XattrUse,
 };
 
+/// The inode number of the file.
 pub(super) const FILE: u64 = 2;
 
-/// What the file holds.
-pub(crate) trait Bytes: Send + Sync + 'static {
+/// The bytes of the file.
+pub(super) trait Bytes: Send + Sync + 'static {
     /// The name of the file.
     const NAME: &'static str;
 
     /// Length of the file.
     fn len(&self) -> u64;
 
-    /// As [`View::read`], of the file.
+    /// As [`View::read`], for the file.
+    ///
+    /// # Errors
+    /// The bytes cannot be read.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize, ViewError>;
 
     /// As [`View::rest`].
@@ -27,7 +31,7 @@ pub(crate) trait Bytes: Send + Sync + 'static {
 }
 
 /// The view.
-pub(crate) struct OneFile<B>(pub(super) B);
+pub(super) struct OneFile<B>(pub(super) B);
 
 impl<B: Bytes> View for OneFile<B> {
     fn attributes(&self, inode: u64) -> Result<Attributes, ViewError> {

@@ -1,19 +1,22 @@
-//! Mounting by the system call, for those who may: root, also root of a user namespace.
+//! Mounting by the system call, which root may do, also root of a user namespace.
 
-use super::device;
-use super::table::FILE_SYSTEM;
 use crate::error::MountError;
+use crate::mount_table::FILE_SYSTEM;
 use crate::options::Options;
+use crate::transport::device;
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// Mounts at `mount_point` and returns the device handle to serve it through.
+/// Mounts at `mount_point` and returns the device handle to serve the mount through.
+///
+/// # Errors
+/// The device cannot be opened, or the kernel refuses the mount.
 pub(super) fn mount(mount_point: &Path, options: &Options) -> Result<OwnedFd, MountError> {
     let device = device::open()?;
-    // Type bits of the root, octal; owner of the mount.
+    // `rootmode` is the file type of the root, in octal.
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
         device.as_raw_fd(),

@@ -1,8 +1,7 @@
-//! Mounting and unmounting through `fusermount3`, the setuid helper of Debian's `fuse3`, for
-//! ordinary users.
+//! Mounting and unmounting for ordinary users, through `fusermount3`, the setuid helper of FUSE.
 //!
-//! The helper opens the device, mounts, and hands the device over through a socket, which is its
-//! standard input here.
+//! The helper opens the device, mounts it, and passes the device handle through a socket, which is
+//! its standard input here.
 
 use crate::error::MountError;
 use crate::options::Options;
@@ -19,7 +18,10 @@ use std::process::{Child, Command, Stdio};
 
 const PROGRAM: &str = "fusermount3";
 
-/// Mounts at `mount_point` and returns the device handle to serve it through.
+/// Mounts at `mount_point` and returns the device handle to serve the mount through.
+///
+/// # Errors
+/// The helper is not installed, or refuses; its own message is part of the error.
 pub(super) fn mount(mount_point: &Path, options: &Options) -> Result<OwnedFd, MountError> {
     let failed =
         |what: &str, error: io::Error| MountError::system(format!("{what} {PROGRAM}"), error);
@@ -44,7 +46,7 @@ pub(super) fn mount(mount_point: &Path, options: &Options) -> Result<OwnedFd, Mo
             io::ErrorKind::NotFound => MountError::HelperMissing,
             _ => failed("start", error),
         })?;
-    // The helper holds the other end alone by now, so that its death is the end of the stream.
+    // Only the helper holds the other end now, so the stream ends when the helper ends.
     match receive(&ours) {
         Ok(Some(device)) => {
             child.wait().map_err(|error| failed("wait for", error))?;
@@ -62,7 +64,10 @@ pub(super) fn mount(mount_point: &Path, options: &Options) -> Result<OwnedFd, Mo
     }
 }
 
-/// Unmounts; an error is the helper's own message.
+/// Unmounts through the helper.
+///
+/// # Errors
+/// The mount is in use; the helper is not installed, or refuses with a message of its own.
 pub(crate) fn unmount(mount_point: &Path, lazy: bool) -> Result<(), MountError> {
     let mut command = Command::new(PROGRAM);
     command.arg("-u");
@@ -90,7 +95,7 @@ pub(crate) fn unmount(mount_point: &Path, lazy: bool) -> Result<(), MountError> 
     Err(MountError::HelperFailed(message))
 }
 
-/// The device handle, or `None` where the helper ends without sending one.
+/// Receives the device handle; `None` if the helper ends without sending one.
 fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -116,9 +121,9 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "no device in the message"))
 }
 
-/// What a helper said before it gave up.
+/// Returns the error message of a helper that gave up.
 fn last_words(mut child: Child) -> String {
-    /// More than any message of it.
+    /// Longer than any message of the helper.
     const LEN_MAX: u64 = 4096;
     let mut words = Vec::new();
     if let Some(stderr) = child.stderr.take() {
@@ -131,7 +136,7 @@ fn last_words(mut child: Child) -> String {
     }
 }
 
-/// One line, without the program's own name before it.
+/// Joins a message into one line and strips the name of the program from it.
 fn cleaned(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let lines: Vec<&str> = text
@@ -153,7 +158,7 @@ fn option_text(options: &Options) -> OsString {
     let flags = [
         (!options.allow_setuid, "nosuid"),
         (!options.allow_devices, "nodev"),
-        // The helper's defaults are the safe ones; root may undo them.
+        // The helper defaults to nosuid and nodev; root may ask for the opposite.
         (options.allow_setuid, "suid"),
         (options.allow_devices, "dev"),
         (options.forbid_exec, "noexec"),
@@ -184,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_helpers_name_is_not_said_twice() {
+    fn the_name_of_the_helper_is_stripped() {
         assert_eq!(
             cleaned(b"fusermount3: user has no write access\n\n"),
             "user has no write access"

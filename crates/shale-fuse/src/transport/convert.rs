@@ -1,11 +1,11 @@
-//! From the driver's types to those of the crate `fuser`.
+//! Converts the driver's types to those of the crate `fuser`.
 
 use crate::view::{Attributes, MODE_TYPE_MASK, Seek, Time};
 use fuser::{Errno, FileAttr, FileType, INodeNo};
 use std::time::{Duration, SystemTime};
 
-/// Block size shown by `stat`. Programs allocate buffers of this size for every file they open, so
-/// it is not the frame size; sequential readers get long reads from read-ahead anyway.
+/// Block size shown by `stat`. It is not the frame size, since programs allocate a buffer of this
+/// size for every file they open; sequential readers get long reads from read-ahead anyway.
 const BLOCK_LEN: u32 = 4096;
 /// Unit of `st_blocks`.
 const SECTOR_LEN: u64 = 512;
@@ -61,7 +61,7 @@ pub(super) fn file_attr(attributes: &Attributes) -> FileAttr {
     }
 }
 
-/// Attributes of a name that does not exist: the kernel remembers that as well.
+/// Attributes of a name that does not exist; the kernel caches that answer as well.
 pub(super) fn absent() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
@@ -82,7 +82,7 @@ pub(super) fn absent() -> FileAttr {
     }
 }
 
-/// What a seek with this `whence`, as the Linux kernel numbers them, looks for.
+/// What a seek with this `whence` (Linux numbering) looks for.
 pub(super) fn sought(whence: i32) -> Option<Seek> {
     match whence {
         3 => Some(Seek::Data),

@@ -1,11 +1,12 @@
 //! Requests over `/dev/fuse`, read, parsed and answered by the crate `fuser`.
 //!
-//! Each thread reads a request and answers it before it reads the next. What the kernel is told at
-//! the start decides the price of everything after: see [`WISHES`]. Mounting and unmounting are
-//! not done here.
+//! Each thread reads a request and answers it before it reads the next. The features agreed on at
+//! the start decide the cost of everything after: see [`FEATURES`]. Mounting and unmounting happen
+//! elsewhere.
 
 use super::convert::{absent, file_attr, file_type, sought, to_errno};
-use super::{Feature, FeatureState, Negotiated};
+use super::device;
+use super::negotiated::{Feature, FeatureState, Negotiated};
 use crate::driver::Driver;
 use crate::statistics::Operation;
 use fuser::{
@@ -25,26 +26,26 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// For ever: nothing in an image changes.
+/// How long the kernel may cache an answer: for ever, since an image never changes.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
-/// Longest read to ask the kernel for. Longer ones are beyond what it grants by default.
+/// Longest read to ask the kernel for, which is the longest that it grants by default.
 const READ_LEN_MAX: u32 = 1 << 20;
-/// Reads the kernel may have under way unasked-for, so that read-ahead of many files at once is
-/// not held back.
+/// Read-ahead requests that the kernel may have in flight, enough for read-ahead in many files at
+/// once.
 const BACKGROUND_MAX: u16 = 64;
 /// Block size of `statfs`.
 const STATFS_BLOCK_LEN: u32 = 4096;
 /// Longest name.
 const NAME_LEN_MAX: u32 = 255;
-/// Files that the process can still open when each thread has its handle, for lists of mounts and
-/// what is written about a mount.
+/// Files that the process must still be able to open when each thread has its handle: for the list
+/// of mounts and for files written about a mount.
 const HANDLES_LEFT: usize = 8;
-/// Threads that the process can still start then: those that wait for requests, for the end of the
-/// mount and for silence.
+/// Threads that the process must still be able to start then: those that wait for requests, for the
+/// end of the mount and for idle time.
 const THREADS_LEFT: usize = 4;
 
-/// What the kernel is asked for, where it knows the word: flag, name, effect.
-const WISHES: [(InitFlags, &str, &str); 12] = [
+/// Optional features to ask the kernel for: flag, name, effect.
+const FEATURES: [(InitFlags, &str, &str); 12] = [
     (InitFlags::FUSE_DO_READDIRPLUS, "readdirplus", "listings bring all attributes, always"),
     (InitFlags::FUSE_NO_OPEN_SUPPORT, "no-open", "files are opened without a request"),
     (
@@ -55,8 +56,8 @@ const WISHES: [(InitFlags, &str, &str); 12] = [
     (InitFlags::FUSE_CACHE_SYMLINKS, "cache-symlinks", "a link is read once"),
     (InitFlags::FUSE_PARALLEL_DIROPS, "parallel-dirops", "one directory serves several at once"),
     (InitFlags::FUSE_ASYNC_READ, "async-read", "several reads of one file at once"),
-    (InitFlags::FUSE_ASYNC_DIO, "async-direct-io", "likewise where the cache is bypassed"),
-    (InitFlags::FUSE_MAX_PAGES, "max-pages", "reads beyond 128 KiB"),
+    (InitFlags::FUSE_ASYNC_DIO, "async-direct-io", "several direct reads of one file at once"),
+    (InitFlags::FUSE_MAX_PAGES, "max-pages", "reads of more than 128 KiB"),
     (InitFlags::FUSE_EXPLICIT_INVAL_DATA, "explicit-inval", "cached pages are never dropped"),
     (InitFlags::FUSE_EXPORT_SUPPORT, "export", "file handles work over NFS and remounts"),
     (InitFlags::FUSE_ALLOW_IDMAP, "idmap", "the mount can be given mapped owners"),
@@ -67,14 +68,17 @@ const WISHES: [(InitFlags, &str, &str); 12] = [
 pub(crate) struct Session {
     session: fuser::Session<Endpoint>,
     negotiated: Negotiated,
-    /// In the place of the handles of all threads until these are opened, so that nobody else takes
-    /// the last ones that this process may have.
+    /// Holds the file handles that the threads will need until they open their own, so that
+    /// nothing else takes the last handles that this process may have.
     reserved: Vec<OwnedFd>,
 }
 
 impl Session {
-    /// Answers the kernel's first request on `device`, the handle of a fresh mount. Returns when
-    /// the kernel has accepted the answer.
+    /// Answers the kernel's first request on `device`, the handle of a new mount. Returns when the
+    /// kernel has accepted the answer.
+    ///
+    /// # Errors
+    /// The kernel's first request is missing or not acceptable; a system call failed.
     pub(crate) fn begin(
         driver: Arc<Driver>,
         device: OwnedFd,
@@ -89,7 +93,7 @@ impl Session {
         let agreed = Arc::new(Mutex::new(None));
         let endpoint =
             Endpoint { driver, agreed: Arc::clone(&agreed), no_open: false, no_opendir: false };
-        // The kernel itself keeps other users out, unless told to let them in.
+        // The kernel keeps other users out by itself, unless `allow_other` is set.
         let session = fuser::Session::from_fd(endpoint, device, SessionACL::All, config)?;
         let agreed = agreed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(agreed) = agreed else {
@@ -111,28 +115,31 @@ impl Session {
         &self.negotiated
     }
 
-    /// Serves until the mount is gone, or the conversation breaks down.
+    /// Serves until the mount is gone or the connection to the kernel breaks.
+    ///
+    /// # Errors
+    /// The connection broke.
     pub(crate) fn run(self) -> io::Result<()> {
         drop(self.reserved);
         self.session.run()
     }
 }
 
-/// As many handles of the device as threads need to have one each, if some are left beside them;
-/// none where one handle has to do. Opening the device again may not be allowed to an ordinary
-/// user, and a process that serves many images may not have so many files open.
+/// Opens one device handle for each thread, if the process can still open some more files then;
+/// otherwise none, and the threads share one handle. An ordinary user may not be allowed to open
+/// the device, and a process that serves many images may reach its limit of open files.
 fn reserve(thread_count: usize) -> Vec<OwnedFd> {
     if thread_count < 2 {
         return Vec::new();
     }
-    let handles = (0..thread_count + HANDLES_LEFT).map(|_| crate::mount::device::open());
+    let handles = (0..thread_count + HANDLES_LEFT).map(|_| device::open());
     let mut handles: Vec<_> = handles.collect::<Result<_, _>>().unwrap_or_default();
     handles.truncate(thread_count);
     handles
 }
 
-/// How many threads there can be, at most `wanted` and at least one, found out by starting them:
-/// once the mount is served it is too late to do with fewer.
+/// Returns how many threads can be started, between one and `wanted`. Starts them to find out: once
+/// the mount is served it is too late to use fewer.
 fn startable(wanted: usize) -> usize {
     let start = |_| std::thread::Builder::new().spawn(std::thread::park).ok();
     let threads: Vec<_> = (0..wanted + THREADS_LEFT).map_while(start).collect();
@@ -144,7 +151,7 @@ fn startable(wanted: usize) -> usize {
     count
 }
 
-/// What came out of the first request.
+/// What the first request settled.
 struct Agreed {
     kernel_version: (u32, u32),
     read_len_max: u32,
@@ -160,11 +167,11 @@ struct Endpoint {
 }
 
 thread_local! {
-    /// Where a thread puts the bytes of a reply; grows to the longest read it has answered.
+    /// The reply buffer of a thread; grows to the longest read that the thread has answered.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One request being answered; counts it when told how it went.
+/// One request being answered. Its end is counted in the statistics.
 struct Pending<'a> {
     driver: &'a Driver,
     operation: Operation,
@@ -186,14 +193,14 @@ impl Endpoint {
         Pending { driver: &self.driver, operation, start: Instant::now() }
     }
 
-    /// Answers a request for change through `reply`.
+    /// Refuses a request that would change the tree.
     fn refuse(&self, reply: impl FnOnce(Errno)) {
         let pending = self.begin(Operation::Refused);
         reply(Errno::EROFS);
         pending.failed();
     }
 
-    /// Answers a request the driver has no use for, such that the kernel does not repeat it.
+    /// Answers a request that the driver does not implement, so that the kernel does not repeat it.
     fn decline(&self, reply: impl FnOnce(Errno)) {
         let pending = self.begin(Operation::Other);
         reply(Errno::ENOSYS);
@@ -233,7 +240,7 @@ impl Endpoint {
             }
             Err(errno) => {
                 reply.error(to_errno(errno));
-                // That there is none is an answer.
+                // "There is none" is an answer, not a failure.
                 if matches!(errno, SysErrno::NODATA | SysErrno::OPNOTSUPP | SysErrno::NOSYS) {
                     pending.done(0);
                 } else {
@@ -247,13 +254,14 @@ impl Endpoint {
 impl fuser::Filesystem for Endpoint {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let xattr_use = self.driver.xattr_use();
-        let mut features = Vec::with_capacity(WISHES.len());
-        for (flag, name, effect) in WISHES {
+        let mut features = Vec::with_capacity(FEATURES.len());
+        for (flag, name, effect) in FEATURES {
             let state = if flag == InitFlags::FUSE_POSIX_ACL && !xattr_use.acl {
-                // With it every check of a group's or others' rights asks for an access list.
+                // With it every permission check of group or others asks for an access list.
                 FeatureState::NotNeeded
             } else if flag == InitFlags::FUSE_ALLOW_IDMAP && xattr_use.trusted {
-                // With it the kernel does not say who asks, and only root may list these.
+                // With it the kernel does not tell who asks, and only root may list `trusted.`
+                // names.
                 FeatureState::NotWithImage
             } else if config.add_capabilities(flag).is_ok() {
                 FeatureState::On
@@ -265,7 +273,7 @@ impl fuser::Filesystem for Endpoint {
         let capabilities = config.capabilities();
         self.no_open = capabilities.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
         self.no_opendir = capabilities.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
-        // The longest read follows from the longest write, which never comes.
+        // The kernel derives the longest read from the longest write, which never happens here.
         let too_long = |nearest| io::Error::other(format!("at most {nearest} is allowed"));
         config.set_max_write(READ_LEN_MAX).map_err(too_long)?;
         config.set_max_background(BACKGROUND_MAX).map_err(|n| too_long(u32::from(n)))?;
@@ -364,7 +372,7 @@ impl fuser::Filesystem for Endpoint {
     ) {
         let pending = self.begin(Operation::Read);
         if size > READ_LEN_MAX {
-            // More than was agreed on.
+            // More than what was agreed on.
             reply.error(Errno::EINVAL);
             return pending.failed();
         }
@@ -405,7 +413,7 @@ impl fuser::Filesystem for Endpoint {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        // The kernel takes this as success and does not ask again.
+        // The kernel takes ENOSYS as success and does not ask again.
         self.decline(|errno| reply.error(errno));
     }
 
@@ -490,7 +498,7 @@ impl fuser::Filesystem for Endpoint {
         let pending = self.begin(Operation::StatFs);
         let totals = self.driver.totals();
         let blocks = totals.len.div_ceil(u64::from(STATFS_BLOCK_LEN));
-        // Full, as every image is.
+        // No free blocks: an image is always full.
         reply.statfs(
             blocks,
             0,
@@ -528,7 +536,7 @@ impl fuser::Filesystem for Endpoint {
         let pending = self.begin(Operation::Seek);
         let found = match (sought(whence), u64::try_from(offset)) {
             (Some(what), Ok(offset)) => self.driver.seek(inode.0, offset, what),
-            // Before the file, as behind it: so do ext4 and the kernel's read-only file systems.
+            // An offset before the file is answered like one after it, as on ext4.
             (Some(_), Err(_)) => Err(SysErrno::NXIO),
             (None, _) => Err(SysErrno::INVAL),
         };
@@ -539,7 +547,7 @@ impl fuser::Filesystem for Endpoint {
             }
             Err(errno) => {
                 reply.error(to_errno(errno));
-                // That nothing follows is an answer.
+                // "Nothing follows" is an answer, not a failure.
                 if errno == SysErrno::NXIO { pending.done(0) } else { pending.failed() }
             }
         }
@@ -565,8 +573,8 @@ impl fuser::Filesystem for Endpoint {
         pending.done(0);
     }
 
-    // Whatever would change the tree. The kernel refuses most of it itself, because the mount is
-    // read-only; what comes through (a remount, a file system on top) is refused here.
+    // Requests that would change the tree. The kernel refuses most of them itself, because the
+    // mount is read-only; those that come through (after a remount) are refused here.
 
     fn setattr(
         &self,
@@ -737,10 +745,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_to_be_had_is_not_asked_for() {
+    fn threads_and_handles_stay_within_what_the_process_may_have() {
         assert_eq!([1, 2, 5].map(startable), [1, 2, 5]);
         assert!(reserve(1).is_empty());
-        // None at all, where this process may not open the device.
+        // None at all if this process may not open the device.
         let reserved = reserve(3).len();
         assert!(reserved == 0 || reserved == 3, "{reserved}");
     }

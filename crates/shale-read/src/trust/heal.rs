@@ -1,12 +1,11 @@
-//! A source that repairs what its reader finds damaged, from the parity in the same source.
+//! A source that repairs damage while it is read, from the parity in the same source.
 //!
-//! Until something is damaged this costs nothing: parity is looked for when a reader first asks for
-//! a repair, by a few small reads where the end of the image is whole. The first damaged leaf of a
-//! group has the whole group read, up to a GiB; the damaged leaves of the group are repaired then
-//! and kept in memory, so the next ones cost nothing. A reader is given the bytes that it asked for
-//! at once, so it has them however few are kept. What was found lost is not tried again, unless
-//! something could not be read then that can be read now. The file is never written to. Each repair
-//! is told to the log.
+//! Without damage it costs nothing. Parity is searched when a reader first asks for a repair: a few
+//! small reads if the end of the image is intact. Repairing the first damaged leaf of a group reads
+//! the whole group, up to 1 GiB. The damaged leaves of the group are repaired together and kept in
+//! memory, so the next ones cost nothing. A reader gets the bytes it asked for with the repair
+//! itself, however few leaves are kept. A leaf beyond repair is not tried again, unless a read that
+//! failed then succeeds now. The file is never written. Each repair is logged.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,13 +18,13 @@ use shale_format::merkle::LEAF_LEN;
 use shale_format::superblock::SUPERBLOCK_LEN;
 use shale_format::trailer::TRAILER_SECTION_LEN;
 
-use crate::source::Source;
-use crate::trust::parity::{LeafRepair, LeafStore, Parity, find, find_behind};
+use crate::storage::source::ByteSource;
+use crate::trust::parity::{LeafRepair, LeafStore, Parity, find, find_by_trailer};
 
-/// Leaves remembered to be beyond repair: 2 MiB.
+/// Leaves recorded as beyond repair: 2 MiB of memory.
 const LOST_COUNT_MAX: usize = 1 << 16;
 
-/// Where lines about repairs go.
+/// Receives a line of text for each repair.
 #[derive(Clone)]
 pub struct Log(pub Arc<dyn Fn(&str) + Send + Sync>);
 
@@ -35,32 +34,32 @@ impl std::fmt::Debug for Log {
     }
 }
 
-/// Where parity is looked for.
+/// Where to search for parity.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Trail {
-    /// The source ends with this trailer, of the image with this tag.
-    Whole(Trailer, u64),
-    /// Something else follows the image, which ends at this offset in the source.
-    Broken(u64),
+pub(crate) enum ParityHint {
+    /// The source ends with this trailer of the image with this tag.
+    Trailer(Trailer, u64),
+    /// Other bytes follow the image, which ends at this offset in the source.
+    End(u64),
 }
 
 /// Offset and length of a read that failed.
 type Unread = (u64, usize);
 
-/// What is known of the parity of a source.
+/// What is known about the parity of a source.
 enum Known {
-    /// Nobody has looked, or asked for anything to be repaired.
-    NotYet(Trail),
-    /// None was found; where something could not be read, there may be some all the same.
-    None(Trail, Option<Unread>),
+    /// Not searched yet: no reader has asked for a repair.
+    NotYet(ParityHint),
+    /// None was found. If a read failed, there may be some nevertheless.
+    None(ParityHint, Option<Unread>),
     Some(Arc<Parity>),
 }
 
-/// What is known of what can be repaired.
+/// What is known about repairs.
 struct State {
     parity: Known,
-    /// Leaves found beyond repair, so that nobody pays for their groups at each access; with each a
-    /// read that failed then, if one did.
+    /// Leaves found beyond repair, so that their groups are not read at every access. Each comes
+    /// with a read that failed then, if any.
     lost: BTreeMap<u64, Option<Unread>>,
 }
 
@@ -69,29 +68,29 @@ impl State {
         Mutex::new(Self { parity, lost: BTreeMap::new() })
     }
 
-    /// The parity, looked for where that has not been done, or not in all of the source and what
-    /// could not be read then can be read now.
-    fn parity(&mut self, source: &dyn Source, start: u64) -> Option<Arc<Parity>> {
-        let trail = match &self.parity {
+    /// The parity. Searches for it if that was not done yet, or if a read that failed during the
+    /// last search succeeds now.
+    fn parity(&mut self, source: &dyn ByteSource, start: u64) -> Option<Arc<Parity>> {
+        let hint = match &self.parity {
             Known::Some(parity) => return Some(Arc::clone(parity)),
-            Known::NotYet(trail) => *trail,
-            Known::None(trail, Some(unread)) if is_readable(source, *unread) => *trail,
+            Known::NotYet(hint) => *hint,
+            Known::None(hint, Some(unread)) if is_readable(source, *unread) => *hint,
             Known::None(..) => return None,
         };
         let watched = Watched { inner: source, unread: Mutex::new(None) };
-        let found = match trail {
-            Trail::Whole(trailer, tag) => find_behind(&watched, start, &trailer, tag),
-            Trail::Broken(end) => find(&watched, Some(start), Some(end)),
+        let found = match hint {
+            ParityHint::Trailer(trailer, tag) => find_by_trailer(&watched, start, &trailer, tag),
+            ParityHint::End(end) => find(&watched, Some(start), Some(end)),
         };
         let unread = watched.unread.into_inner().unwrap_or_else(|e| e.into_inner());
         let parity = found.map(Arc::new);
-        self.parity = parity.clone().map_or(Known::None(trail, unread), Known::Some);
+        self.parity = parity.clone().map_or(Known::None(hint, unread), Known::Some);
         parity
     }
 
-    /// Whether one of `leaves` was found beyond repair, and nothing can be read that could not be
-    /// read then.
-    fn is_lost(&mut self, source: &dyn Source, leaves: &Range<u64>) -> bool {
+    /// Returns whether one of `leaves` was found beyond repair, and no read that failed then
+    /// succeeds now.
+    fn is_lost(&mut self, source: &dyn ByteSource, leaves: &Range<u64>) -> bool {
         let mut of_read = self.lost.range(leaves.clone());
         let Some((&leaf, &unread)) = of_read.next() else { return false };
         let is_lost = unread.is_none_or(|unread| !is_readable(source, unread));
@@ -106,30 +105,31 @@ impl State {
         if self.lost.len() + others.len() > LOST_COUNT_MAX {
             self.lost.clear();
         }
-        // Those that follow are asked for next.
+        // The following leaves are asked for next.
         let near = others.range(leaf..).chain(others.range(..leaf)).take(LOST_COUNT_MAX);
         self.lost.extend(near.map(|&leaf| (leaf, unread)));
     }
 }
 
-fn is_readable(source: &dyn Source, (offset, len): Unread) -> bool {
+/// Returns whether a read that failed before succeeds now.
+fn is_readable(source: &dyn ByteSource, (offset, len): Unread) -> bool {
     source.read_at(offset, &mut vec![0; len]).is_ok()
 }
 
-/// A source that remembers a read which failed and may not fail again.
+/// A source that records the first failed read that may succeed later.
 struct Watched<'s> {
-    inner: &'s dyn Source,
+    inner: &'s dyn ByteSource,
     unread: Mutex<Option<Unread>>,
 }
 
-impl Source for Watched<'_> {
+impl ByteSource for Watched<'_> {
     fn len(&self) -> u64 {
         self.inner.len()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.inner.read_at(offset, buf).inspect_err(|_| {
-            // Behind the end there will never be anything.
+            // Beyond the end no read ever succeeds.
             if offset.checked_add(buf.len() as u64).is_some_and(|end| end <= self.inner.len()) {
                 let mut unread = self.unread.lock().unwrap_or_else(|e| e.into_inner());
                 unread.get_or_insert((offset, buf.len()));
@@ -138,32 +138,32 @@ impl Source for Watched<'_> {
     }
 }
 
-/// A source with an overlay of what was repaired.
+/// A source with an overlay of repaired bytes.
 pub(crate) struct HealingSource {
-    inner: Arc<dyn Source>,
+    inner: Arc<dyn ByteSource>,
     len: u64,
     start: u64,
     state: Mutex<State>,
     overlay: RwLock<Overlay>,
-    /// Repaired leaves that are kept.
+    /// Repaired leaves that are kept at most.
     leaf_count_max: usize,
     log: Option<Log>,
 }
 
-/// What is laid over the bytes of the source.
+/// Bytes that replace those of the source.
 #[derive(Default)]
 struct Overlay {
-    /// Repaired leaves by number, as many as are kept.
+    /// Repaired leaves by number.
     leaves: BTreeMap<u64, Box<[u8]>>,
-    /// What leads to the rest, where it was lost: offsets in the source and bytes. Whoever opens an
-    /// image reads it without asking for a repair, so it is never dropped.
+    /// Repaired superblock and trailer: offsets in the source and bytes. Opening an image reads
+    /// them without asking for a repair, so they are never dropped.
     fixed: Vec<(u64, Vec<u8>)>,
 }
 
 impl Overlay {
-    /// Keeps a leaf that was repaired for a read of `leaves`, and drops others where they are too
-    /// many: first what lies before that read, as most read on from where they are, and then what
-    /// is farthest behind it.
+    /// Adds a leaf that was repaired for a read of `leaves`. If there are too many, drops others:
+    /// first those before that read, because most reads continue forward, then those farthest after
+    /// it.
     fn keep(&mut self, leaf: u64, bytes: Box<[u8]>, leaves: &Range<u64>, leaf_count_max: usize) {
         self.leaves.insert(leaf, bytes);
         while self.leaves.len() > leaf_count_max {
@@ -176,25 +176,25 @@ impl Overlay {
 }
 
 impl HealingSource {
-    /// Over a source whose image begins at `start` and may have parity along `trail`. Keeps
-    /// repaired leaves of at most `bytes_max`.
+    /// Wraps a source whose image begins at `start`. Keeps repaired leaves of at most `bytes_max`
+    /// bytes.
     pub(crate) fn new(
-        inner: Arc<dyn Source>,
+        inner: Arc<dyn ByteSource>,
         start: u64,
-        trail: Trail,
+        hint: ParityHint,
         bytes_max: u64,
         log: Option<Log>,
     ) -> Self {
         let len = inner.len();
-        let state = State::new(Known::NotYet(trail));
+        let state = State::new(Known::NotYet(hint));
         let leaf_count_max = leaf_count_max(bytes_max);
         Self { inner, len, start, state, overlay: RwLock::default(), leaf_count_max, log }
     }
 
-    /// Over a source whose image cannot be opened as it is: superblock and trailer are repaired at
-    /// once, and a length that was cut off is restored.
+    /// Wraps a source whose image cannot be opened as it is. Repairs superblock and trailer at
+    /// once, and restores the length of a truncated source.
     pub(crate) fn forced(
-        inner: Arc<dyn Source>,
+        inner: Arc<dyn ByteSource>,
         parity: Parity,
         bytes_max: u64,
         log: Option<Log>,
@@ -212,7 +212,7 @@ impl HealingSource {
         let leaf_count_max = leaf_count_max(bytes_max);
         let source = Self { inner, len, start, state, overlay, leaf_count_max, log };
         if lost {
-            source.say(format!("the trailer at offset {at} was repaired from parity"));
+            source.log(format!("the trailer at offset {at} was repaired from parity"));
         }
         let mut superblock = [0; SUPERBLOCK_LEN];
         if source.heal(start, &mut superblock) {
@@ -222,7 +222,7 @@ impl HealingSource {
         source
     }
 
-    fn say(&self, line: String) {
+    fn log(&self, line: String) {
         if let Some(Log(log)) = &self.log {
             log(&line);
         }
@@ -232,26 +232,26 @@ impl HealingSource {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Puts the repaired bytes of `buf`, which begins at `offset`, in their places.
-    fn lay_over(&self, offset: u64, buf: &mut [u8]) {
+    /// Copies repaired bytes over `buf`, which begins at `offset`.
+    fn apply_overlay(&self, offset: u64, buf: &mut [u8]) {
         let overlay = self.overlay.read().unwrap_or_else(|e| e.into_inner());
         let last = (offset + buf.len() as u64).saturating_sub(self.start).div_ceil(LEAF_LEN);
         let first = (offset.saturating_sub(self.start) / LEAF_LEN).min(last);
         for (leaf, bytes) in overlay.leaves.range(first..last) {
-            lay(self.start + leaf * LEAF_LEN, bytes, offset, buf);
+            copy_part(self.start + leaf * LEAF_LEN, bytes, offset, buf);
         }
         for (at, bytes) in &overlay.fixed {
-            lay(*at, bytes, offset, buf);
+            copy_part(*at, bytes, offset, buf);
         }
     }
 
-    /// Whether nothing is laid over the source.
+    /// Returns whether nothing was repaired.
     fn is_untouched(&self) -> bool {
         let overlay = self.overlay.read().unwrap_or_else(|e| e.into_inner());
         overlay.leaves.is_empty() && overlay.fixed.is_empty()
     }
 
-    /// Reads piece by piece, what was repaired from memory, after one read of all has failed.
+    /// Reads around the repaired bytes, after a read of the whole range failed.
     fn read_pieces(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let overlay = self.overlay.read().unwrap_or_else(|e| e.into_inner());
         let end = offset + buf.len() as u64;
@@ -272,12 +272,12 @@ impl HealingSource {
             }
             at = at.max(gap.end);
         }
-        // What was dropped meanwhile is read as it is, which its reader will see.
-        self.lay_over(offset, buf);
+        // A leaf dropped meanwhile is read as it is; its reader verifies it.
+        self.apply_overlay(offset, buf);
         Ok(())
     }
 
-    /// Repairs `leaf` for a read of `leaves`, and gives what came with it of that read.
+    /// Repairs `leaf` for a read of `leaves`. Returns the repaired leaves of that read.
     fn repair(
         &self,
         state: &mut State,
@@ -285,22 +285,22 @@ impl HealingSource {
         leaf: u64,
         leaves: &Range<u64>,
     ) -> Option<Repaired> {
-        let mut through = Through::new(self);
-        match parity.repair_leaf(&mut through, leaf, leaves, self.leaf_count_max) {
+        let mut store = RepairStore::new(self);
+        match parity.repair_leaf(&mut store, leaf, leaves, self.leaf_count_max) {
             Ok(LeafRepair::Whole) => {}
             Ok(LeafRepair::Changed) => return None,
             Ok(LeafRepair::Lost(others)) => {
-                state.lose(leaf, others, through.unread.get());
+                state.lose(leaf, others, store.unread.get());
                 return None;
             }
             Err(error) => {
-                self.say(format!("leaf {leaf} was not repaired: {error}"));
+                self.log(format!("leaf {leaf} was not repaired: {error}"));
                 return None;
             }
         }
         let mut of_read = Repaired::new();
         let mut overlay = self.overlay.write().unwrap_or_else(|e| e.into_inner());
-        for (leaf, bytes) in through.repaired {
+        for (leaf, bytes) in store.repaired {
             if leaves.contains(&leaf) {
                 of_read.insert(leaf, bytes.clone());
             }
@@ -310,8 +310,8 @@ impl HealingSource {
     }
 }
 
-/// Copies as much of `bytes`, which belong at `at`, as lies in `buf`, which begins at `offset`.
-fn lay(at: u64, bytes: &[u8], offset: u64, buf: &mut [u8]) {
+/// Copies the part of `bytes`, which belong at `at`, that lies in `buf`, which begins at `offset`.
+fn copy_part(at: u64, bytes: &[u8], offset: u64, buf: &mut [u8]) {
     let (from, to) = (at.max(offset), (at + bytes.len() as u64).min(offset + buf.len() as u64));
     if from < to {
         let piece = &bytes[(from - at) as usize..(to - at) as usize];
@@ -327,25 +327,25 @@ fn leaf_count_max(bytes_max: u64) -> usize {
 /// Repaired leaves by number.
 type Repaired = BTreeMap<u64, Box<[u8]>>;
 
-/// Leaves through the overlay; repaired ones are held until all is done, as others may be computed
-/// from them.
-struct Through<'s> {
+/// A leaf store over a source and its overlay. Repaired leaves are held until the repair is done,
+/// because others may be computed from them.
+struct RepairStore<'s> {
     source: &'s HealingSource,
     repaired: Repaired,
-    /// The first read that failed and may not fail again.
+    /// The first failed read that may succeed later.
     unread: Cell<Option<Unread>>,
 }
 
-impl<'s> Through<'s> {
+impl<'s> RepairStore<'s> {
     fn new(source: &'s HealingSource) -> Self {
         Self { source, repaired: Repaired::new(), unread: Cell::new(None) }
     }
 }
 
-impl LeafStore for Through<'_> {
+impl LeafStore for RepairStore<'_> {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let (leaf, within) = (offset / LEAF_LEN, (offset % LEAF_LEN) as usize);
-        // Where the last leaf is short, a body of parity may begin in its place.
+        // If the last leaf is short, a body of parity may begin in its place.
         match self.repaired.get(&leaf).and_then(|bytes| bytes.get(within..within + buf.len())) {
             Some(bytes) => {
                 buf.copy_from_slice(bytes);
@@ -367,12 +367,12 @@ impl LeafStore for Through<'_> {
         self.repaired.insert(leaf, bytes.into());
         let (from, len) = (leaf * LEAF_LEN, bytes.len());
         self.source
-            .say(format!("leaf {leaf}, {len} bytes at offset {from}, was repaired from parity"));
+            .log(format!("leaf {leaf}, {len} bytes at offset {from}, was repaired from parity"));
         Ok(())
     }
 }
 
-impl Source for HealingSource {
+impl ByteSource for HealingSource {
     fn len(&self) -> u64 {
         self.len
     }
@@ -384,7 +384,7 @@ impl Source for HealingSource {
         }
         match self.inner.read_at(offset, buf) {
             Ok(()) => {
-                self.lay_over(offset, buf);
+                self.apply_overlay(offset, buf);
                 Ok(())
             }
             Err(error) => match self.is_untouched() {
@@ -399,7 +399,7 @@ impl Source for HealingSource {
             Some(end) if end <= self.len && offset >= self.start && !buf.is_empty() => end,
             _ => return false,
         };
-        // Held while repairing, so that a group is repaired once however many readers ask.
+        // Held during the repair, so that a group is repaired once however many readers ask.
         let mut state = self.state();
         let Some(parity) = state.parity(&self.inner, self.start) else { return false };
         let first = (offset - self.start) / LEAF_LEN;
@@ -411,22 +411,22 @@ impl Source for HealingSource {
         let mut wanted: BTreeSet<u64> = leaves.clone().collect();
         let mut bytes = Vec::new();
         while let Some(leaf) = wanted.pop_first() {
-            if parity.is_leaf_whole(&Through::new(self), leaf, &mut bytes) {
-                lay(self.start + leaf * LEAF_LEN, &bytes, offset, buf);
+            if parity.is_leaf_whole(&RepairStore::new(self), leaf, &mut bytes) {
+                copy_part(self.start + leaf * LEAF_LEN, &bytes, offset, buf);
                 continue;
             }
             let Some(repaired) = self.repair(&mut state, &parity, leaf, &leaves) else {
                 return false;
             };
             for (leaf, bytes) in repaired {
-                lay(self.start + leaf * LEAF_LEN, &bytes, offset, buf);
+                copy_part(self.start + leaf * LEAF_LEN, &bytes, offset, buf);
                 wanted.remove(&leaf);
             }
         }
-        // What lies behind the leaves, if the read goes on there.
-        let behind = self.start + parity.head().section_offset;
-        match behind.checked_sub(offset).and_then(|at| usize::try_from(at).ok()) {
-            Some(at) if at < buf.len() => self.read_at(behind, &mut buf[at..]).is_ok(),
+        // The bytes after the leaves, if the read continues there.
+        let after = self.start + parity.head().section_offset;
+        match after.checked_sub(offset).and_then(|at| usize::try_from(at).ok()) {
+            Some(at) if at < buf.len() => self.read_at(after, &mut buf[at..]).is_ok(),
             _ => true,
         }
     }

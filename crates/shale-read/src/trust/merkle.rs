@@ -1,10 +1,10 @@
-//! The Merkle tree of an image, read node by node, and a source that vouches for what it gives.
+//! The Merkle tree of an image, read node by node, and a source that is verified against it.
 //!
-//! Nothing of the tree is believed because it is there: the head must give the identity that the
-//! caller expects, each node must have the hash that the node above or the head gives, and each
-//! leaf the hash in its node. Reading one leaf of a terabyte verifies three nodes of 8 KiB, and
-//! they are kept, so that whoever reads a part of an image fetches and verifies that part only.
-//! Leaves are verified each time they are read, as a file or server may change its answer.
+//! The head must give the identity that the caller expects, each node must have the hash in the
+//! node above it or in the head, and each leaf must have the hash in its node. Reading one leaf of
+//! a terabyte verifies three nodes of 8 KiB. Nodes are kept, so that reading a part of an image
+//! fetches and verifies only that part. Leaves are verified each time they are read, because a file
+//! or server may return other bytes later.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,53 +15,53 @@ use shale_codec::merkle::{derive, leaf_hash};
 use shale_format::merkle::{HASH_LEN, IDENTITY_CONTEXT, LEAF_LEN, MERKLE_HEAD_LEN, MerkleShape};
 use shale_format::{Identity, MerkleHead, SectionType, Trailer};
 
-use crate::error::{Expected, Place, ReadError, contradiction, value};
-use crate::sections::read_header;
-use crate::source::Source;
-use crate::stored::Stored;
+use crate::error::{ErrorContext, Expected, ReadError, contradiction, value};
+use crate::storage::sections::read_header;
+use crate::storage::source::ByteSource;
+use crate::storage::stored::Stored;
 
-/// Nodes kept, 8 KiB each.
+/// Nodes that are kept, 8 KiB each.
 const NODE_COUNT_MAX: usize = 1024;
-/// Leaves kept in each of the parts of the cache, 64 KiB each.
+/// Leaves kept in each part of the leaf cache, 64 KiB each.
 const LEAF_COUNT_MAX: usize = 4;
-/// Parts of the cache, so that readers rarely wait for each other.
+/// Parts of the leaf cache, so that readers rarely wait for each other.
 const CACHE_PARTS: u64 = 16;
 
 /// Verified nodes by level and number.
 type Nodes = HashMap<(usize, u64), Arc<[u8]>>;
-/// Verified leaves with their numbers, the oldest first.
+/// Verified leaves with their numbers, oldest first.
 type Leaves = Vec<(u64, Arc<Vec<u8>>)>;
 
-/// The identity that a head gives.
+/// The identity of the image with this head.
 pub fn identity_of(head: &MerkleHead) -> Identity {
     Identity(derive(IDENTITY_CONTEXT, &head.encode()))
 }
 
-/// Where the tree of an image lies, and its head. Nothing is vouched for.
+/// The head of an image's Merkle tree and where its nodes are. Not verified.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct LocatedTree {
     pub(crate) head: MerkleHead,
     pub(crate) payload_offset: u64,
 }
 
-/// The head of the tree that `trailer` leads to; none if the image has none. Two reads.
+/// Reads the head of the tree that `trailer` names; `None` if the image has no tree. Two reads.
 pub(crate) fn find(
     stored: &Stored,
     trailer: &Trailer,
     image_tag: u64,
-) -> Result<Option<Found>, ReadError> {
+) -> Result<Option<LocatedTree>, ReadError> {
     let offset = trailer.merkle_offset;
     if offset == 0 {
         return Ok(None);
     }
-    let read = || -> Result<Found, ReadError> {
+    let read = || -> Result<LocatedTree, ReadError> {
         let header = read_header(stored, offset, image_tag)?;
         if header.section_type != SectionType::Merkle as u16 {
             let expected = Expected::Exactly(SectionType::Merkle as u64);
             return Err(value("type of the section", header.section_type.into(), expected));
         }
         if header.codec != 0 {
-            return Err(contradiction("a merkle section is compressed"));
+            return Err(contradiction("a Merkle section is compressed"));
         }
         if header.stored_len < MERKLE_HEAD_LEN as u64 {
             let expected = Expected::AtLeast(MERKLE_HEAD_LEN as u64);
@@ -70,16 +70,16 @@ pub(crate) fn find(
         let mut bytes = [0; MERKLE_HEAD_LEN];
         stored.read_into(header.payload_offset(), &mut bytes)?;
         let head = MerkleHead::decode(&bytes, offset, header.stored_len)?;
-        Ok(Found { head, payload_offset: header.payload_offset() })
+        Ok(LocatedTree { head, payload_offset: header.payload_offset() })
     };
     read().map(Some).at(|| format!("merkle section at offset {offset}"))
 }
 
-/// A tree whose head is trusted; its nodes are verified as they are read.
+/// A Merkle tree with a trusted head. Its nodes are verified when they are read.
 pub(crate) struct MerkleTree {
     head: MerkleHead,
     shape: MerkleShape,
-    /// In the source, not the image.
+    /// Offset in the source, not in the image.
     payload_offset: u64,
     nodes: Mutex<Nodes>,
 }
@@ -90,13 +90,13 @@ impl MerkleTree {
         Self { head, shape: head.shape(), payload_offset, nodes }
     }
 
-    /// The hash of a leaf that the head vouches for.
-    fn leaf_hash(&self, source: &dyn Source, leaf: u64) -> io::Result<[u8; HASH_LEN]> {
+    /// The hash of a leaf, verified up to the head.
+    fn leaf_hash(&self, source: &dyn ByteSource, leaf: u64) -> io::Result<[u8; HASH_LEN]> {
         let top = self.shape.level_count() - 1;
-        // From the top down, so that nothing is used before it was verified.
+        // From the top down, so that no node is used before it is verified.
         let mut hash = self.head.tree_root;
         for level in (0..top).rev() {
-            // The index in `level` of the hash that leads to the leaf.
+            // Index within `level` of the hash on the path to the leaf.
             let index = leaf >> (8 * level as u32).min(63);
             let (offset, len, node) = self.shape.node_of(level, index);
             let bytes = self.node(source, (level, node), offset, len, &hash)?;
@@ -111,7 +111,7 @@ impl MerkleTree {
 
     fn node(
         &self,
-        source: &dyn Source,
+        source: &dyn ByteSource,
         key: (usize, u64),
         offset: u64,
         len: usize,
@@ -137,10 +137,10 @@ impl MerkleTree {
     }
 }
 
-/// Compares bytes that were read at `at`, as `read` says, with their hash. Where they could not be
-/// read or are others, once more after they were repaired, if they can be.
+/// Compares bytes with their hash. They were read at `at`, with the result `read`. If the read
+/// failed or the hash differs, the bytes are repaired, if possible, and compared again.
 fn prove(
-    source: &dyn Source,
+    source: &dyn ByteSource,
     at: u64,
     bytes: &mut [u8],
     read: io::Result<()>,
@@ -161,16 +161,13 @@ fn prove(
 fn unproven(what: String) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!(
-            "{what} is not what the expected identity says; run `shale check --expect` to see how \
-             much of the image is another"
-        ),
+        format!("{what} does not match the expected identity: this part of the image was changed"),
     )
 }
 
-/// A source of which every byte that the tree covers is verified before it is given.
+/// A source whose bytes are verified against a Merkle tree, as far as the tree covers them.
 pub(crate) struct ProvenSource {
-    inner: Arc<dyn Source>,
+    inner: Arc<dyn ByteSource>,
     /// Where the image begins in the source.
     start: u64,
     tree: MerkleTree,
@@ -178,7 +175,7 @@ pub(crate) struct ProvenSource {
 }
 
 impl ProvenSource {
-    pub(crate) fn new(inner: Arc<dyn Source>, start: u64, found: &Found) -> Self {
+    pub(crate) fn new(inner: Arc<dyn ByteSource>, start: u64, found: &LocatedTree) -> Self {
         Self {
             inner,
             start,
@@ -187,7 +184,8 @@ impl ProvenSource {
         }
     }
 
-    /// A leaf of which a part is asked for; its neighbour's reader often wants the rest.
+    /// A whole leaf, of which the reader needs a part. It is kept, because the rest is often needed
+    /// next.
     fn leaf(&self, leaf: u64) -> io::Result<Arc<Vec<u8>>> {
         let part = &self.leaves[(leaf % CACHE_PARTS) as usize];
         let cache = || part.lock().unwrap_or_else(|e| e.into_inner());
@@ -206,8 +204,8 @@ impl ProvenSource {
         Ok(bytes)
     }
 
-    /// Fills `buf` with whole leaves from the leaf `first` on, in one read where all of it can be
-    /// read.
+    /// Fills `buf` with whole leaves from the leaf `first` on: in one read, or leaf by leaf if that
+    /// fails.
     fn leaves(&self, first: u64, buf: &mut [u8]) -> io::Result<()> {
         let is_read = self.inner.read_at(self.start + first * LEAF_LEN, buf).is_ok();
         for (leaf, bytes) in (first..).zip(buf.chunks_mut(LEAF_LEN as usize)) {
@@ -224,7 +222,7 @@ impl ProvenSource {
         (self.tree.head.covered_len - leaf * LEAF_LEN).min(LEAF_LEN)
     }
 
-    /// Compares a leaf that was read, as `read` says, with its hash.
+    /// Compares a leaf with its hash. `read` is the result of reading it.
     fn prove(&self, leaf: u64, bytes: &mut [u8], read: io::Result<()>) -> io::Result<()> {
         let hash = self.tree.leaf_hash(&self.inner, leaf)?;
         let (at, len) = (self.start + leaf * LEAF_LEN, bytes.len());
@@ -233,7 +231,7 @@ impl ProvenSource {
         })
     }
 
-    /// The part of `offset..end` that the tree covers, in bytes of the image.
+    /// The part of `offset..end` that the tree covers, as offsets in the image.
     fn covered(&self, offset: u64, end: u64) -> Range<u64> {
         let covered_len = self.tree.head.covered_len;
         let clamp = |at: u64| at.saturating_sub(self.start).min(covered_len);
@@ -241,7 +239,7 @@ impl ProvenSource {
     }
 }
 
-impl Source for ProvenSource {
+impl ByteSource for ProvenSource {
     fn len(&self) -> u64 {
         self.inner.len()
     }
@@ -280,5 +278,5 @@ impl Source for ProvenSource {
         Ok(())
     }
 
-    // What the tree covers was repaired before it was compared, so there is nothing to heal.
+    // No `heal`: covered bytes were repaired before they were compared.
 }

@@ -1,14 +1,12 @@
-//! Parity of an image: found without help of anything else, read, and used to compute lost leaves
-//! again.
+//! Parity of an image: found on its own, read, and used to restore lost leaves.
 //!
-//! A parity section says of itself where it is, in three places; its hashes are coded so that any
-//! third of them gives all. What is damaged is known by these hashes (BLAKE3), never guessed, and
-//! what is computed is compared with them before it is given on: parity repairs to what was
-//! written, or not at all. A group that lost no more leaves than it has whole bodies of parity is
-//! always restored.
+//! A parity section describes itself in three places, and its hashes are coded so that any third of
+//! them restores all. Damage is recognised by these hashes (BLAKE3), and restored bytes are
+//! compared with them before use: parity restores what was written, or nothing. A group that lost
+//! no more leaves than it has intact bodies of parity is always restored.
 //!
-//! Numbers of a head are believed only as far as they fit the source: its table is at most a few
-//! thousandths of the source's length in memory.
+//! The numbers in a head are accepted only as far as they fit the source. The table of hashes takes
+//! at most a few thousandths of the source's length in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,17 +27,18 @@ use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::trailer::TRAILER_SECTION_LEN;
 use shale_format::{ParityHead, SectionHeader, SectionType, Trailer};
 
-use crate::source::Source;
+use crate::storage::source::ByteSource;
 
-/// Bytes read at once while looking for a head.
+/// Bytes read at once during the search for a head.
 const SCAN_STEP_LEN: u64 = 1 << 20;
-/// Memory for decoding one group. Slices are as long as it allows.
+/// Memory for decoding one group. It bounds the length of the slices.
 const WORK_BYTES_MAX: usize = 256 << 20;
-/// An image may have lost this many times what is left of it, and a few MiB, and is still looked
-/// at; a head that claims more is not believed.
+/// A head is not believed if it claims an image longer than this many times the source, plus
+/// [`LOST_LEN_MAX`].
 const LOST_FACTOR_MAX: u64 = 8;
+/// Bytes that any image may have lost.
 const LOST_LEN_MAX: u64 = 64 << 20;
-/// Trailers that are followed back to the first; where there are more, all is searched.
+/// Trailers that are followed back from the last. If there are more, the whole source is searched.
 const TRAILER_COUNT_MAX: usize = 1 << 16;
 
 /// A parity section of an image, with its table of hashes.
@@ -53,7 +52,7 @@ pub struct Parity {
     hashes: Arc<[[u8; HASH_LEN]]>,
 }
 
-/// What is damaged, by number.
+/// Damaged leaves and bodies, by number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeafDamage {
     /// Protected leaves.
@@ -63,37 +62,45 @@ pub struct LeafDamage {
 }
 
 impl LeafDamage {
-    /// Nothing is damaged.
+    /// Returns whether nothing is damaged.
     pub fn is_none(&self) -> bool {
         self.leaves.is_empty() && self.bodies.is_empty()
     }
 }
 
-/// Where the leaves come from while they are repaired, and where repaired ones go.
+/// Where a repair reads leaves from, and where it puts repaired ones.
 pub trait LeafStore {
     /// Fills `buf` from `offset` of the image.
+    ///
+    /// # Errors
+    /// The bytes cannot be read.
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
-    /// Takes a repaired leaf: `bytes` belong at `offset` of the image. Later reads give them.
+
+    /// Takes a repaired leaf, whose `bytes` belong at `offset` of the image. Later reads return
+    /// them.
+    ///
+    /// # Errors
+    /// The bytes cannot be stored.
     fn repaired(&mut self, leaf: u64, offset: u64, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// What came of repairing one leaf.
+/// The outcome of repairing one leaf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeafRepair {
-    /// It is whole.
+    /// The leaf is intact now.
     Whole,
-    /// It is damaged beyond repair, as are all of these.
+    /// The leaf and all of these leaves are damaged beyond repair.
     Lost(BTreeSet<u64>),
-    /// The source gave other bytes than a moment before.
+    /// The source returned other bytes than a moment before.
     Changed,
 }
 
-/// Looks for the newest parity in `source`: first at `hint`, an offset in the source where a parity
-/// section may begin, then everywhere, from the end on. With `start`, only parity of an image that
-/// begins there counts.
+/// Searches `source` for the newest parity: first at `hint`, an offset in the source where a parity
+/// section may begin, then everywhere, backwards from the end. With `start`, only parity of an
+/// image that begins there counts.
 ///
-/// Reads the whole source where there is no parity; so it is for images that are damaged.
-pub fn find(source: &dyn Source, start: Option<u64>, hint: Option<u64>) -> Option<Parity> {
+/// Reads the whole source if there is no parity, so use it for damaged images only.
+pub fn find(source: &dyn ByteSource, start: Option<u64>, hint: Option<u64>) -> Option<Parity> {
     if let Some(hint) = hint
         && let Some(at) = hint.checked_add(SECTION_HEADER_LEN as u64)
         && let Some(parity) = parity_at(source, at, start)
@@ -107,7 +114,7 @@ pub fn find(source: &dyn Source, start: Option<u64>, hint: Option<u64>) -> Optio
         let from = end.saturating_sub(SCAN_STEP_LEN);
         let len = (end + overlap).min(source.len()) - from;
         buf.resize(len as usize, 0);
-        read_what_is_there(source, from, &mut buf);
+        read_available(source, from, &mut buf);
         let found = buf
             .windows(PARITY_MAGIC.len())
             .enumerate()
@@ -123,18 +130,19 @@ pub fn find(source: &dyn Source, start: Option<u64>, hint: Option<u64>) -> Optio
 }
 
 /// As [`find`], for an image that begins at `start` of `source` and ends, with the source, with the
-/// whole trailer `trailer`; `image_tag` is that of its superblock.
+/// intact trailer `trailer`. `image_tag` is the tag in its superblock.
 ///
-/// A parity section lies right behind a trailer, and each trailer names the one before it: two
-/// small reads for each that was ever added say whether there is one, mostly none. All is searched
-/// only where a section on the way is damaged, or a repair has put one of the trailers there.
-pub fn find_behind(
-    source: &dyn Source,
+/// A parity section comes right after a trailer, and each trailer names the one before it. So two
+/// small reads per trailer tell whether there is parity, and usually there is one trailer. The
+/// whole source is searched only if a section on the way is damaged, or if a repair wrote one of
+/// the trailers.
+pub fn find_by_trailer(
+    source: &dyn ByteSource,
     start: u64,
     trailer: &Trailer,
     image_tag: u64,
 ) -> Option<Parity> {
-    let hint = match newest_behind(source, start, trailer, image_tag) {
+    let hint = match newest_section(source, start, trailer, image_tag) {
         Some(None) => return None,
         Some(Some(section)) => start.checked_add(section),
         None => None,
@@ -142,17 +150,17 @@ pub fn find_behind(
     find(source, Some(start), hint)
 }
 
-/// Offset in the image of the newest parity section that a trailer leads to; `None` if that cannot
-/// be told.
-fn newest_behind(
-    source: &dyn Source,
+/// Offset in the image of the newest parity section that the trailers lead to. The outer `None`
+/// means unknown; the inner one means that there is no such section.
+fn newest_section(
+    source: &dyn ByteSource,
     start: u64,
     trailer: &Trailer,
     image_tag: u64,
 ) -> Option<Option<u64>> {
     let mut trailer = *trailer;
     for _ in 0..TRAILER_COUNT_MAX {
-        // Without a tree, it may have been written where others were lost.
+        // A trailer without a Merkle tree may have been written by a repair after others were lost.
         if trailer.merkle_offset == 0 {
             return None;
         }
@@ -160,15 +168,15 @@ fn newest_behind(
         if at == 0 {
             return Some(None);
         }
-        let behind = at.checked_add(TRAILER_SECTION_LEN as u64)?;
+        let after = at.checked_add(TRAILER_SECTION_LEN as u64)?;
         let header = |offset: u64, kind: Option<SectionType>| {
             let mut bytes = [0; SECTION_HEADER_LEN];
             source.read_at(start.checked_add(offset)?, &mut bytes).ok()?;
             let header = SectionHeader::decode(&bytes, offset, image_tag, xxh3_64).ok()?;
             kind.is_none_or(|kind| header.section_type == kind as u16).then_some(header)
         };
-        if header(behind, None)?.section_type == SectionType::Parity as u16 {
-            return Some(Some(behind));
+        if header(after, None)?.section_type == SectionType::Parity as u16 {
+            return Some(Some(after));
         }
         let header = header(at, Some(SectionType::Trailer))?;
         let mut payload = [0; TRAILER_SECTION_LEN - SECTION_HEADER_LEN];
@@ -181,8 +189,9 @@ fn newest_behind(
     None
 }
 
-/// Fills `buf` from `offset`; what cannot be read is zero. Blocks of 4 KiB fail on their own.
-pub fn read_what_is_there(source: &dyn Source, offset: u64, buf: &mut [u8]) {
+/// Fills `buf` from `offset`, with zeroes where the source cannot be read. If a read of all fails,
+/// blocks of 4 KiB are read one by one.
+pub fn read_available(source: &dyn ByteSource, offset: u64, buf: &mut [u8]) {
     if source.read_at(offset, buf).is_ok() {
         return;
     }
@@ -197,8 +206,8 @@ pub fn read_what_is_there(source: &dyn Source, offset: u64, buf: &mut [u8]) {
     }
 }
 
-/// The parity whose head is at `at` of the source, if there is one and its table can be read.
-fn parity_at(source: &dyn Source, at: u64, start: Option<u64>) -> Option<Parity> {
+/// The parity whose head is at `at` of the source, if its head and its table of hashes are valid.
+fn parity_at(source: &dyn ByteSource, at: u64, start: Option<u64>) -> Option<Parity> {
     let mut bytes = [0; PARITY_HEAD_LEN];
     if at.checked_add(PARITY_HEAD_LEN as u64)? > source.len() {
         return None;
@@ -214,9 +223,10 @@ fn parity_at(source: &dyn Source, at: u64, start: Option<u64>) -> Option<Parity>
     Some(Parity { start: found, head, layout, hashes })
 }
 
-/// The table of hashes, from the first zone if that is whole, else computed from what is left.
+/// Reads the table of hashes from the first zone or, if that is damaged, restores it from all
+/// zones.
 fn read_table(
-    source: &dyn Source,
+    source: &dyn ByteSource,
     start: u64,
     head: &ParityHead,
     layout: &ParityLayout,
@@ -267,7 +277,7 @@ fn is_chunk(chunk: &[u8], number: u64) -> bool {
     sum == xxh3_64(rest).to_le_bytes() && rest[..8] == number.to_le_bytes()
 }
 
-/// A chunk of the coded table as it is stored.
+/// Appends a chunk of the coded table to `out`, as it is stored.
 pub fn encode_chunk(number: u64, share: &[u8], out: &mut Vec<u8>) {
     let from = out.len();
     out.extend_from_slice(&[0; 8]);
@@ -283,22 +293,22 @@ impl Parity {
         self.start
     }
 
-    /// What the section says of itself.
+    /// The head of the section.
     pub fn head(&self) -> &ParityHead {
         &self.head
     }
 
-    /// Where its parts lie.
+    /// Where the parts of the section are.
     pub fn layout(&self) -> &ParityLayout {
         &self.layout
     }
 
-    /// Bytes of the image up to the end of the trailer behind the section.
+    /// Length of the image up to the end of the trailer after the section.
     pub fn image_len(&self) -> u64 {
         self.layout.end + TRAILER_SECTION_LEN as u64
     }
 
-    /// The trailer section behind the parity, as it was written.
+    /// The trailer section after the parity, as it was written.
     pub fn trailer_section(&self) -> [u8; TRAILER_SECTION_LEN] {
         let payload = self.head.trailer(&self.layout).encode();
         let mut tag = [0; 8];
@@ -318,20 +328,21 @@ impl Parity {
         out
     }
 
-    /// Bytes of protected leaf `leaf`; only the last can be shorter than others.
+    /// Length of the protected leaf `leaf`. Only the last one can be shorter than the others.
     pub fn leaf_len(&self, leaf: u64) -> u64 {
         self.head.section_offset.saturating_sub(leaf * LEAF_LEN).min(LEAF_LEN)
     }
 
-    /// The longest burst, in bytes, that is always repaired: the fewest leaves that some group can
-    /// lose, less one for a burst that begins inside a leaf.
+    /// Length in bytes of the longest burst that is always repaired: one leaf per body of parity,
+    /// less one leaf for a burst that begins inside a leaf.
     pub fn burst_len(&self) -> u64 {
         let bodies = self.head.sets[0].body_count();
         bodies.saturating_sub(1) * LEAF_LEN
     }
 
-    /// Compares every leaf and body with its hash, with `threads` threads. `None` if `cancelled`
-    /// was set. Reads everything that is protected, and the parity.
+    /// Compares every leaf and body with its hash, with `threads` threads. Returns `None` if
+    /// `cancelled` was set. Reads all protected leaves and the parity; `done` gets the length of
+    /// each.
     pub fn scan(
         &self,
         store: &(dyn LeafStore + Sync),
@@ -361,7 +372,7 @@ impl Parity {
             }
         };
         std::thread::scope(|scope| {
-            // Where no more threads are to be had, those that there are do the work.
+            // If no more threads can be started, the others do the work.
             let mut others = 1..threads.max(1);
             let _ = others.try_for_each(|_| Builder::new().spawn_scoped(scope, work).map(drop));
             work();
@@ -370,7 +381,7 @@ impl Parity {
         (!cancelled.load(Ordering::Relaxed)).then_some(damage)
     }
 
-    /// Whether leaf or body `index`, bodies counted behind leaves, has its hash.
+    /// Returns whether leaf or body `index` matches its hash. Bodies are numbered after leaves.
     fn is_whole(&self, store: &dyn LeafStore, index: u64, buf: &mut Vec<u8>) -> bool {
         let (offset, len) = match index.checked_sub(self.layout.leaf_count) {
             None => (index * LEAF_LEN, self.leaf_len(index)),
@@ -381,7 +392,7 @@ impl Parity {
         store.read(offset, buf).is_ok() && Some(&leaf_hash(buf)) == hash
     }
 
-    /// The groups that leaf `leaf` belongs to: set and number.
+    /// The groups of the leaf `leaf`: set and number.
     fn groups_of(&self, leaf: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.head.sets.iter().enumerate().filter_map(move |(set, groups)| {
             let within = leaf.checked_sub(groups.first_leaf)?;
@@ -389,7 +400,7 @@ impl Parity {
         })
     }
 
-    /// Number of the first body of a set.
+    /// The number of the first body of a set.
     fn first_body(&self, set: usize) -> u64 {
         self.head.sets[..set].iter().map(ParitySet::body_count).sum()
     }
@@ -408,18 +419,18 @@ impl Parity {
         (0..u64::from(groups.parity_count)).map(move |index| first + index * count + group)
     }
 
-    /// Repairs all leaves of `damage` that can be, and takes them out of it. `done` is told of the
-    /// leaves repaired.
+    /// Repairs the leaves of `damage` as far as possible, and removes them from it. Calls `done`
+    /// with each repaired leaf.
     ///
     /// # Errors
-    /// Of writing repaired leaves. What cannot be repaired is no error and stays in `damage`.
+    /// A leaf cannot be read or stored. A leaf beyond repair is no error and stays in `damage`.
     pub fn repair(
         &self,
         store: &mut dyn LeafStore,
         damage: &mut LeafDamage,
         done: &mut dyn FnMut(u64),
     ) -> io::Result<()> {
-        // What one set restores may be what another one's group lacked.
+        // A leaf restored by one set may be the one that a group of another set lacked.
         loop {
             let before = damage.leaves.len();
             for set in (0..SET_COUNT).rev() {
@@ -439,7 +450,7 @@ impl Parity {
         }
     }
 
-    /// The leaves of `damage` that [`Parity::repair`] would not restore. Counts, reads nothing.
+    /// The leaves of `damage` that [`Parity::repair`] cannot restore. Reads nothing.
     pub fn beyond(&self, damage: &LeafDamage) -> BTreeSet<u64> {
         let mut lost = damage.leaves.clone();
         loop {
@@ -468,16 +479,15 @@ impl Parity {
         }
     }
 
-    /// Repairs `leaf`, which a reader needs who reads all of `leaves` that there are, `leaf` among
-    /// them. Others that the same groups restore are repaired too: those of the read, and at most
-    /// `others_max` more, first those that follow it.
+    /// Repairs `leaf`, one of the `leaves` of a read. Also repairs other leaves that the same
+    /// groups restore: all of this read, and at most `others_max` more, those after the read first.
     ///
-    /// Reads a group of the leaf, up to a GiB. Where that has lost too much, further ones that may
-    /// restore some of it first, one after the other: as much as there is, if need be. Memory: what
-    /// one group decodes with, and what it gives back.
+    /// Reads a group of the leaf, up to 1 GiB. If that group has lost too many leaves, reads other
+    /// groups that can restore some of them first, one after the other, and in the worst case all.
+    /// Memory is that for decoding one group and for the leaves it restores.
     ///
     /// # Errors
-    /// Of the store.
+    /// The store cannot read a leaf or keep a repaired one.
     pub fn repair_leaf(
         &self,
         store: &mut dyn LeafStore,
@@ -496,7 +506,7 @@ impl Parity {
         let mut ahead: BTreeSet<(usize, u64)> = self.groups_of(leaf).collect();
         let mut lost = BTreeSet::new();
         let plan = loop {
-            // Groups of metadata, which count higher, are small and have more parity.
+            // `pop_last` takes groups of metadata first: they are small and have more parity.
             let Some(group) = ahead.pop_last() else { return Ok(LeafRepair::Lost(lost)) };
             self.scan_group(store, group, &scanned, &mut damage);
             scanned.insert(group);
@@ -526,12 +536,12 @@ impl Parity {
         })
     }
 
-    /// Whether protected leaf `leaf` has its hash. Fills `buf` with what is there.
+    /// Returns whether the protected leaf `leaf` matches its hash. Fills `buf` with its bytes.
     pub fn is_leaf_whole(&self, store: &dyn LeafStore, leaf: u64, buf: &mut Vec<u8>) -> bool {
         leaf < self.layout.leaf_count && self.is_whole(store, leaf, buf)
     }
 
-    /// Adds what is damaged of a group to `damage`, which has that of the groups `scanned`.
+    /// Adds the damage of a group to `damage`, which holds that of the groups `scanned`.
     fn scan_group(
         &self,
         store: &dyn LeafStore,
@@ -553,8 +563,8 @@ impl Parity {
         }
     }
 
-    /// Which of the groups `scanned` to repair, in which order, for `leaf` to be whole; if that
-    /// cannot be, what they leave damaged. Counts, reads nothing.
+    /// Plans which of the groups `scanned` to repair, and in which order, so that `leaf` is
+    /// restored. `Err` holds the leaves that stay lost if this is impossible. Reads nothing.
     fn plan(
         &self,
         damage: &LeafDamage,
@@ -585,8 +595,8 @@ impl Parity {
         }
     }
 
-    /// At most `count_max` damaged leaves of a group: those that follow `leaves`, then those from
-    /// the first on.
+    /// At most `count_max` damaged leaves of a group: first those after `leaves`, then those before
+    /// it.
     fn nearest(
         &self,
         (set, group): (usize, u64),
@@ -594,13 +604,13 @@ impl Parity {
         leaves: &Range<u64>,
         count_max: usize,
     ) -> BTreeSet<u64> {
-        let behind = damage.leaves.range(leaves.end..);
-        let all = behind.chain(damage.leaves.range(..leaves.start)).copied();
+        let after = damage.leaves.range(leaves.end..);
+        let all = after.chain(damage.leaves.range(..leaves.start)).copied();
         let of_group = |leaf: &u64| self.groups_of(*leaf).any(|of| of == (set, group));
         all.filter(of_group).take(count_max).collect()
     }
 
-    /// Repairs those leaves of a group that are `wanted`, if it can.
+    /// Repairs the leaves of a group that are `wanted`, if the group has enough parity.
     fn repair_group(
         &self,
         store: &mut dyn LeafStore,
@@ -643,7 +653,7 @@ impl Parity {
                 if damage.leaves.contains(&leaf) {
                     continue;
                 }
-                // A short leaf is coded as if zeroes followed.
+                // A short leaf is coded as if zeroes followed it.
                 let there = (self.leaf_len(leaf) as usize).saturating_sub(from).min(len);
                 slice[there..].fill(0);
                 store.read(leaf * LEAF_LEN + from as u64, &mut slice[..there])?;
@@ -664,7 +674,7 @@ impl Parity {
         }
         for (leaf, bytes) in restored {
             let bytes = &bytes[..self.leaf_len(leaf) as usize];
-            // Only what was written is given back: something may have changed between two reads.
+            // Only the original bytes are returned: the source may change between two reads.
             if Some(&leaf_hash(bytes)) == self.hashes.get(leaf as usize) {
                 store.repaired(leaf, leaf * LEAF_LEN, bytes)?;
                 damage.leaves.remove(&leaf);

@@ -1,8 +1,8 @@
-//! What is left of an image whose superblock, trailer or root is lost, found by section headers.
+//! Finds what is left of an image whose superblock, trailer or root is lost, by section headers.
 //!
-//! A header says where it lies and to which image it belongs, and has a sum: each one that is whole
-//! proves itself, whatever is around it. The image is the one that most headers name. Reads the
-//! whole source; memory is 64 bytes for each header found.
+//! A header holds its own offset, its image's tag and a checksum, so an intact header proves itself
+//! whatever surrounds it. The image is the one that most headers name. This reads the whole source
+//! and uses 64 bytes of memory for each header found.
 
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -14,35 +14,35 @@ use shale_format::trailer::TRAILER_LEN;
 use shale_format::{SectionHeader, SectionType, Superblock, Trailer};
 
 use crate::counters::Counters;
-use crate::decoders::Decoders;
-use crate::sections::root_at;
-use crate::source::Source;
-use crate::stored::Stored;
-use crate::trust::parity::read_what_is_there;
+use crate::storage::decoders::Decoders;
+use crate::storage::sections::root_at;
+use crate::storage::source::ByteSource;
+use crate::storage::stored::Stored;
+use crate::trust::parity::read_available;
 use std::sync::Arc;
 
 /// Bytes read at once.
 const STEP_LEN: u64 = 1 << 20;
 
-/// What was found.
+/// What is left of an image.
 #[derive(Debug, Clone)]
 pub struct Remains {
-    /// The superblock, if it is whole.
+    /// The superblock, if it is intact.
     pub superblock: Option<Superblock>,
-    /// First 8 bytes of the image id, as most headers have it.
+    /// The first 8 bytes of the image id, as most headers name it.
     pub image_tag: u64,
-    /// All of the image id, from superblock or a trailer.
+    /// The whole image id, if the superblock or a trailer is intact.
     pub image_id: Option<[u8; 16]>,
-    /// Headers of that image, by offset. Their payloads may be damaged.
+    /// Intact section headers of the image, by offset. Their payloads may be damaged.
     pub sections: Vec<SectionHeader>,
-    /// Whole trailers with the offsets of their headers, the newest last.
+    /// Intact trailers with the offsets of their headers, newest last.
     pub trailers: Vec<(u64, Trailer)>,
-    /// Offset and length of the sections of whole roots, by offset: the newest state's are last.
+    /// Offset and length of each section that holds an intact root, newest last.
     pub roots: Vec<(u64, u64)>,
 }
 
 impl Remains {
-    /// The superblock, made anew from what else is known if it is lost.
+    /// The superblock; if it is lost, one made from the other fields.
     pub fn superblock(&self) -> Superblock {
         self.superblock.unwrap_or_else(|| {
             let mut id = [0; 16];
@@ -52,12 +52,12 @@ impl Remains {
     }
 }
 
-/// Looks through all of the image that begins at `start` of `source`. None if no header is left.
-pub fn remains(source: &Arc<dyn Source>, start: u64) -> Option<Remains> {
+/// Searches the image that begins at `start` of `source`. `None` if no header is left.
+pub fn remains(source: &Arc<dyn ByteSource>, start: u64) -> Option<Remains> {
     let len = source.len().saturating_sub(start);
     let mut bytes = [0; SUPERBLOCK_LEN];
     let there = len.min(SUPERBLOCK_LEN as u64) as usize;
-    read_what_is_there(source, start, &mut bytes[..there]);
+    read_available(source, start, &mut bytes[..there]);
     let superblock = Superblock::decode(&bytes[..there], xxh3_64).ok();
 
     let mut found: Vec<SectionHeader> = Vec::new();
@@ -66,7 +66,7 @@ pub fn remains(source: &Arc<dyn Source>, start: u64) -> Option<Remains> {
     while at < len {
         let piece_len = (len - at).min(STEP_LEN + overlap);
         buf.resize(piece_len as usize, 0);
-        read_what_is_there(source, start + at, &mut buf);
+        read_available(source, start + at, &mut buf);
         for (index, bytes) in buf.windows(SECTION_HEADER_LEN).enumerate() {
             if bytes[0] != SECTION_MAGIC[0] || bytes[..8] != SECTION_MAGIC {
                 continue;

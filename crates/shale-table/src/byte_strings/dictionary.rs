@@ -1,14 +1,17 @@
-//! Distinct strings: string `i` is `values[codes[i]]`. For names that come back, such as those that
-//! every directory of a kind holds.
+//! Distinct strings: string `i` is `values[codes[i]]`. For names that are repeated, such as those
+//! that every directory of a kind has.
 //!
 //! Layout: `count` varint (1 to the number of strings); `values`, the distinct strings, a nested
 //! string section; `codes`, an integer section of tier 4. A code that is not below the count is
-//! damage. The writer lists values in order of first use: they keep what order the column had, and
-//! new ones have rising codes.
+//! damage. The writer lists values in order of first use, so they keep the order of the column,
+//! and new ones have rising codes.
 
 use std::{collections::HashMap, fmt};
 
-use super::{ByteStrings, Nesting, StringBuffer};
+use super::{
+    buffer::StringBuffer,
+    simple::{self, Simple},
+};
 use crate::{
     error::Damage,
     integers::{self, Integers, TIER_COLUMN},
@@ -18,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Dictionary {
     count: usize,
-    values: ByteStrings,
+    values: Simple,
     codes: Integers,
 }
 
@@ -30,7 +33,7 @@ impl Dictionary {
         }
         Ok(Self {
             count: value_count,
-            values: ByteStrings::parse(reader, value_count, Nesting::Part)?,
+            values: Simple::parse_part(reader, value_count)?,
             codes: Integers::parse(reader, count, TIER_COLUMN)?,
         })
     }
@@ -75,7 +78,7 @@ pub(super) fn encode(strings: &StringBuffer, out: &mut Vec<u8>) -> bool {
         codes.push(code);
     }
     varint::write(distinct.len() as u64, out);
-    super::encode(&distinct, Nesting::Part, out);
+    simple::encode(&distinct, out);
     integers::encode(&codes, TIER_COLUMN, out);
     true
 }

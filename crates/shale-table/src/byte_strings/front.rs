@@ -1,19 +1,23 @@
-//! Front coding: a string is what it shares with the one before, and the rest. Every so many
-//! strings a restart is kept whole, so that one string is rebuilt from the restart before it.
+//! Front coding: a string is the part that it shares with the one before, and the rest. After each
+//! interval, a string is stored as a whole (a restart), so that a string can be rebuilt from the
+//! restart before it.
 //!
 //! Layout: `interval` byte (1 to 64); `shared`, an integer section of tier 1, the bytes each string
 //! shares with the one before (0 at restarts, which are the strings whose index is a multiple of
 //! the interval); `ends`, of tier 3, where each string's rest ends (see [`super::plain`]); then the
 //! rests' length, varint, and the rests.
 //!
-//! Lengths and rests lie apart, not interleaved: lengths pack into a few bits and rests compress
-//! better as text. Random access reads at most one interval; search is a binary search over the
+//! Lengths and rests are stored apart: lengths pack into a few bits, and rests compress better as
+//! text. Random access reads at most one interval; search is a binary search over the
 //! restarts and a scan of one interval that rebuilds nothing: it follows how much of the key the
 //! string before matched.
 
 use std::{cmp::Ordering, fmt, ops::Range};
 
-use super::{StringBuffer, TOO_LONG, plain, shared_len};
+use super::{
+    buffer::{StringBuffer, TOO_LONG, shared_len},
+    plain,
+};
 use crate::{
     error::Damage,
     integers::{self, Integers},
@@ -24,8 +28,8 @@ use crate::{
 const TIER_SHARED: integers::Tier = 1;
 const TIER_ENDS: integers::Tier = 3;
 const INTERVAL_MAX: usize = 64;
-/// What the writer uses. Measured on names of a root file system: 16 costs 1.5 % more bytes after
-/// compression, 64 saves 0.8 %, and a string's cost grows with the interval.
+/// The interval of the writer. Measured on names of a root file system: 16 costs 1.5 % more bytes
+/// after compression, 64 saves 0.8 %, and a string's cost grows with the interval.
 const INTERVAL: usize = 32;
 
 #[derive(Debug)]

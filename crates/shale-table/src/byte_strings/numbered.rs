@@ -1,9 +1,9 @@
-//! Names that count: `file-17.txt` is prefix `file-`, number 17, suffix `.txt`.
+//! Names with numbers: `file-17.txt` is prefix `file-`, number 17, suffix `.txt`.
 //!
 //! Names are cut at one of their digit runs. Each distinct (prefix, suffix, form) is a template, a
 //! name without such a run is a template of its own, and what remains of a name is two integers,
-//! which mostly run in lines: a directory of a million numbered files costs a few bytes. How digit
-//! runs become integers is in [`super::sequence`].
+//! which mostly rise by equal steps: a directory of a million numbered files takes a few bytes. How
+//! digit runs become integers is in [`super::sequence`].
 //!
 //! Layout: `count` of templates, varint (1 to the number of strings); `prefixes` and `suffixes`,
 //! nested string sections with one string a template; `forms`, an integer section of tier 0, one a
@@ -17,8 +17,9 @@ use std::{
 };
 
 use super::{
-    ByteStrings, Nesting, StringBuffer, TOO_LONG,
+    buffer::{StringBuffer, TOO_LONG},
     sequence::{DIGITS_MAX, Form, digit_run},
+    simple::{self, Simple},
 };
 use crate::{
     error::Damage,
@@ -32,8 +33,8 @@ const BATCH: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Numbered {
     count: usize,
-    prefixes: ByteStrings,
-    suffixes: ByteStrings,
+    prefixes: Simple,
+    suffixes: Simple,
     forms: Integers,
     codes: Integers,
     numbers: Integers,
@@ -47,8 +48,8 @@ impl Numbered {
         }
         Ok(Self {
             count: template_count,
-            prefixes: ByteStrings::parse(reader, template_count, Nesting::Part)?,
-            suffixes: ByteStrings::parse(reader, template_count, Nesting::Part)?,
+            prefixes: Simple::parse_part(reader, template_count)?,
+            suffixes: Simple::parse_part(reader, template_count)?,
             forms: Integers::parse(reader, template_count, TIER_FLAT)?,
             codes: Integers::parse(reader, count, TIER_COLUMN)?,
             numbers: Integers::parse(reader, count, TIER_COLUMN)?,
@@ -114,7 +115,7 @@ impl Numbered {
     }
 
     pub(super) fn heap_len(&self) -> usize {
-        [&self.prefixes, &self.suffixes].map(ByteStrings::heap_len).iter().sum::<usize>()
+        [&self.prefixes, &self.suffixes].map(Simple::heap_len).iter().sum::<usize>()
             + [&self.forms, &self.codes, &self.numbers]
                 .map(Integers::heap_len)
                 .iter()
@@ -224,8 +225,8 @@ pub(super) fn encode(strings: &StringBuffer, out: &mut Vec<u8>) -> bool {
         }
     }
     varint::write(templates.len() as u64, out);
-    super::encode(&templates.iter().map(|t| t.prefix).collect(), Nesting::Part, out);
-    super::encode(&templates.iter().map(|t| t.suffix).collect(), Nesting::Part, out);
+    simple::encode(&templates.iter().map(|t| t.prefix).collect(), out);
+    simple::encode(&templates.iter().map(|t| t.suffix).collect(), out);
     integers::encode(&forms.iter().map(|form| form.id()).collect::<Vec<_>>(), TIER_FLAT, out);
     integers::encode(&codes, TIER_COLUMN, out);
     out.extend_from_slice(&numbers);

@@ -5,7 +5,7 @@
 
 use std::{fmt, ops::Range};
 
-use super::{StringBuffer, TOO_LONG};
+use super::buffer::{StringBuffer, TOO_LONG};
 use crate::{
     error::Damage,
     integers::{self, Integers},

@@ -1,13 +1,13 @@
-//! Numbers in names: the forms in which a run of digits is kept as one integer.
+//! Numbers in names: the forms in which a run of digits is stored as one integer.
 //!
 //! Names sort by bytes, so `1` comes before `10` before `100` before `2`: the plain values of
 //! sorted names would jump at every tenth name. So there are three forms, all one-to-one (leading
 //! zeros survive) and all keeping byte order:
 //!
 //! * *Fixed*, for digit runs that all have `L` digits: the decimal value. `007`, `008` is 7, 8.
-//! * *Dense*, for runs of 1 to `L` digits: the place of the run among all such runs in byte order,
+//! * *Dense*, for runs of 1 to `L` digits: the number of the run among all such runs in byte order,
 //!   from 0. Where no name is missing, numbers are consecutive. With `n(j) = (10^(L-j+1) - 1) / 9`,
-//!   the runs that start with the same `j` digits, the place of digits `d1 … dk` is the sum of
+//!   the runs that start with the same `j` digits, the number of digits `d1 … dk` is the sum of
 //!   `dj * n(j)`, plus `k - 1`.
 //! * *Spaced*, for runs of 1 to `L` digits: the number whose `L` base-11 digits are the run's
 //!   digits plus one, then zeros. Where only the longest runs are missing (1500 files numbered with

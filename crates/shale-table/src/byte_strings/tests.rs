@@ -3,7 +3,11 @@
 
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use super::{
+    simple::{TAG_FRONT, TAG_PLAIN},
+    *,
+};
+use crate::limits::VALUE_LEN_MAX;
 
 /// Directories of names, each sorted and without doubles, as an entry table holds them.
 fn directories() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
@@ -46,13 +50,13 @@ const FORCED: [Forced; 4] = [
 ];
 
 fn parse(section: &[u8], count: usize) -> Result<ByteStrings, Damage> {
-    ByteStrings::parse(&mut Reader::new(section), count, Nesting::Column)
+    ByteStrings::parse(&mut Reader::new(section), count)
 }
 
 fn check(section: &[u8], directories: &[Vec<Vec<u8>>], keys: &[Vec<u8>]) {
     let all: Vec<&[u8]> = directories.iter().flatten().map(Vec::as_slice).collect();
     let mut reader = Reader::new(section);
-    let strings = ByteStrings::parse(&mut reader, all.len(), Nesting::Column).unwrap();
+    let strings = ByteStrings::parse(&mut reader, all.len()).unwrap();
     assert!(reader.is_at_end());
     let mut scratch = Vec::new();
     for (i, &string) in all.iter().enumerate() {
@@ -109,7 +113,7 @@ proptest! {
         let all: StringBuffer = directories.iter().flatten().map(Vec::as_slice).collect();
         prop_assume!(all.len() > 0);
         let mut section = Vec::new();
-        encode(&all, Nesting::Column, &mut section);
+        encode(&all, &mut section);
         check(&section, &directories, &keys);
     }
 
@@ -161,7 +165,7 @@ proptest! {
 fn codec_of(names: &[String]) -> (String, usize) {
     let mut section = Vec::new();
     let strings: StringBuffer = names.iter().map(String::as_bytes).collect();
-    encode(&strings, Nesting::Column, &mut section);
+    encode(&strings, &mut section);
     (parse(&section, names.len()).unwrap().to_string(), section.len())
 }
 

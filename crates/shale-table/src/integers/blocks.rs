@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use super::{Integers, TIER_FLAT};
+use super::part::{Part, TIER_FLAT};
 use crate::{
     bitpack,
     error::Damage,
@@ -19,17 +19,17 @@ use crate::{
 const BLOCK_VALUES: usize = 64;
 
 #[derive(Debug)]
-pub(crate) struct Blocks {
-    mins: Integers,
-    ends: Integers,
+pub(crate) struct Blocks<P> {
+    mins: P,
+    ends: P,
     codes: Span,
 }
 
-impl Blocks {
+impl<P: Part> Blocks<P> {
     pub(super) fn parse(reader: &mut Reader, count: usize) -> Result<Self, Damage> {
         let block_count = count.div_ceil(BLOCK_VALUES);
-        let mins = Integers::parse(reader, block_count, TIER_FLAT)?;
-        let ends = Integers::parse(reader, block_count, TIER_FLAT)?;
+        let mins = P::parse(reader, block_count, TIER_FLAT)?;
+        let ends = P::parse(reader, block_count, TIER_FLAT)?;
         let (start, width) = place(&ends, reader.page(), block_count - 1)?;
         let last_count = count - (block_count - 1) * BLOCK_VALUES;
         let codes_len = start
@@ -75,7 +75,7 @@ impl Blocks {
 }
 
 /// Where a block's codes start, in bytes, and their width.
-fn place(ends: &Integers, page: &[u8], block: usize) -> Result<(usize, u32), Damage> {
+fn place<P: Part>(ends: &P, page: &[u8], block: usize) -> Result<(usize, u32), Damage> {
     let start = if block == 0 { 0 } else { ends.get(page, block - 1)? };
     let width = ends.get(page, block)?.wrapping_sub(start);
     if width > 64 {
@@ -85,14 +85,14 @@ fn place(ends: &Integers, page: &[u8], block: usize) -> Result<(usize, u32), Dam
     Ok((start.ok_or(Damage("a block starts beyond what a page can be"))?, width as u32))
 }
 
-impl fmt::Display for Blocks {
+impl<P: Part> fmt::Display for Blocks<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "blocks({}, {})", self.mins, self.ends)
     }
 }
 
 /// False if the section would be longer than `len_max`.
-pub(super) fn encode(values: &[u64], len_max: usize, out: &mut Vec<u8>) -> bool {
+pub(super) fn encode<P: Part>(values: &[u64], len_max: usize, out: &mut Vec<u8>) -> bool {
     let mut mins = Vec::with_capacity(values.len().div_ceil(BLOCK_VALUES));
     let mut ends = Vec::with_capacity(mins.capacity());
     let mut end = 0;
@@ -109,8 +109,8 @@ pub(super) fn encode(values: &[u64], len_max: usize, out: &mut Vec<u8>) -> bool 
     if codes_len >= len_max {
         return false;
     }
-    super::encode(&mins, TIER_FLAT, out);
-    super::encode(&ends, TIER_FLAT, out);
+    P::encode(&mins, TIER_FLAT, out);
+    P::encode(&ends, TIER_FLAT, out);
     let mut before = 0;
     for (k, block) in values.chunks(BLOCK_VALUES).enumerate() {
         let width = (ends[k] - before) as u32;

@@ -11,7 +11,8 @@
 use std::fmt;
 
 use super::{
-    Integers, TAG_DELTA_RISING, TAG_DELTA_ZIGZAG, TAG_PACKED, TIER_BLOCKS, TIER_RUNS, Tier, packed,
+    packed,
+    part::{Part, TAG_DELTA_RISING, TAG_DELTA_ZIGZAG, TAG_PACKED, TIER_BLOCKS, TIER_RUNS, Tier},
 };
 use crate::{
     error::Damage,
@@ -37,13 +38,13 @@ impl Sign {
 }
 
 #[derive(Debug)]
-pub(crate) struct Delta {
+pub(crate) struct Delta<P> {
     sign: Sign,
-    checkpoints: Integers,
-    deltas: Integers,
+    checkpoints: P,
+    deltas: P,
 }
 
-impl Delta {
+impl<P: Part> Delta<P> {
     pub(super) fn parse(
         reader: &mut Reader,
         count: usize,
@@ -52,8 +53,8 @@ impl Delta {
     ) -> Result<Self, Damage> {
         Ok(Self {
             sign,
-            checkpoints: Integers::parse(reader, count.div_ceil(BLOCK_VALUES), TIER_BLOCKS)?,
-            deltas: Integers::parse(reader, count, tier - 1)?,
+            checkpoints: P::parse(reader, count.div_ceil(BLOCK_VALUES), TIER_BLOCKS)?,
+            deltas: P::parse(reader, count, tier - 1)?,
         })
     }
 
@@ -107,7 +108,7 @@ impl Delta {
     }
 }
 
-impl fmt::Display for Delta {
+impl<P: Part> fmt::Display for Delta<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.sign == Sign::Rising { "rising" } else { "zigzag" };
         write!(f, "{sign} delta({}, {})", self.checkpoints, self.deltas)
@@ -120,31 +121,31 @@ pub(super) fn sign_of(values: &[u64]) -> Sign {
 }
 
 /// False if the section would be longer than `len_max`. Needs at least two values.
-pub(super) fn encode(
+pub(super) fn encode<P: Part>(
     values: &[u64],
     sign: Sign,
     tier: Tier,
     len_max: usize,
     out: &mut Vec<u8>,
 ) -> bool {
-    encode_checkpoints(values, out);
+    encode_checkpoints::<P>(values, out);
     if out.len() >= len_max {
         return false;
     }
-    super::encode(&deltas(values, sign), (tier - 1).min(TIER_RUNS), out);
+    P::encode(&deltas(values, sign), (tier - 1).min(TIER_RUNS), out);
     true
 }
 
 /// As [`encode`], with deltas of whole bytes, however long that is.
-pub(super) fn encode_in_bytes(values: &[u64], sign: Sign, out: &mut Vec<u8>) {
-    encode_checkpoints(values, out);
+pub(super) fn encode_in_bytes<P: Part>(values: &[u64], sign: Sign, out: &mut Vec<u8>) {
+    encode_checkpoints::<P>(values, out);
     out.push(TAG_PACKED);
     packed::encode_in_bytes(&deltas(values, sign), out);
 }
 
-fn encode_checkpoints(values: &[u64], out: &mut Vec<u8>) {
+fn encode_checkpoints<P: Part>(values: &[u64], out: &mut Vec<u8>) {
     let checkpoints: Vec<u64> = values.iter().copied().step_by(BLOCK_VALUES).collect();
-    super::encode(&checkpoints, TIER_BLOCKS, out);
+    P::encode(&checkpoints, TIER_BLOCKS, out);
 }
 
 /// One delta for each of at least two values.

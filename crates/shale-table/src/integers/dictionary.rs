@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::{Integers, TIER_FLAT, Tier};
+use super::part::{Part, TIER_FLAT, Tier};
 use crate::{
     bitpack,
     error::Damage,
@@ -14,13 +14,13 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(crate) struct Dictionary {
+pub(crate) struct Dictionary<P> {
     count: usize,
-    values: Integers,
-    codes: Integers,
+    values: P,
+    codes: P,
 }
 
-impl Dictionary {
+impl<P: Part> Dictionary<P> {
     pub(super) fn parse(reader: &mut Reader, count: usize, tier: Tier) -> Result<Self, Damage> {
         let value_count = reader.varint_max(count, "a dictionary has more values than are used")?;
         if value_count == 0 {
@@ -28,8 +28,8 @@ impl Dictionary {
         }
         Ok(Self {
             count: value_count,
-            values: Integers::parse(reader, value_count, TIER_FLAT)?,
-            codes: Integers::parse(reader, count, tier - 1)?,
+            values: P::parse(reader, value_count, TIER_FLAT)?,
+            codes: P::parse(reader, count, tier - 1)?,
         })
     }
 
@@ -61,14 +61,19 @@ impl Dictionary {
     }
 }
 
-impl fmt::Display for Dictionary {
+impl<P: Part> fmt::Display for Dictionary<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "dictionary of {}({}, {})", self.count, self.values, self.codes)
     }
 }
 
 /// False if the section would be longer than `len_max`, or the values are too many to be worth it.
-pub(super) fn encode(values: &[u64], tier: Tier, len_max: usize, out: &mut Vec<u8>) -> bool {
+pub(super) fn encode<P: Part>(
+    values: &[u64],
+    tier: Tier,
+    len_max: usize,
+    out: &mut Vec<u8>,
+) -> bool {
     let mut distinct = values.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
@@ -79,12 +84,12 @@ pub(super) fn encode(values: &[u64], tier: Tier, len_max: usize, out: &mut Vec<u
         return false;
     }
     varint::write(distinct.len() as u64, out);
-    super::encode(&distinct, TIER_FLAT, out);
+    P::encode(&distinct, TIER_FLAT, out);
     if out.len() >= len_max {
         return false;
     }
     let codes: Vec<u64> =
         values.iter().map(|value| distinct.partition_point(|v| v < value) as u64).collect();
-    super::encode(&codes, tier - 1, out);
+    P::encode(&codes, tier - 1, out);
     true
 }

@@ -1,7 +1,7 @@
 //! How a run of 64-bit integers is stored: seven codecs that nest, the cheapest chosen by size.
 //!
-//! An *integer section* is one tag byte and what the tag says. How many values it holds is known
-//! from where it stands; it is not repeated. Tags:
+//! An *integer section* is one tag byte and what the tag says. The number of values follows from
+//! the position of the section and is not stored. Tags:
 //!
 //! | tag | codec | then |
 //! |---|---|---|
@@ -15,43 +15,35 @@
 //! | 0x15 | [`delta`], rising | checkpoints, deltas |
 //! | 0x16 | [`delta`], zigzag | checkpoints, zigzag deltas |
 //!
-//! Nested parts are integer sections themselves. Each section has a *tier*, 4 for a column's own,
-//! less for its parts, which says how much may still nest ([`Tier`]); so nesting ends by
-//! construction and a random access costs a bounded number of steps: at most one delta block of 64
-//! values at each tier that may hold one. A section with a codec above its tier is damage.
+//! Nested parts are integer sections too. Each section has a *tier* that says how much may still
+//! nest ([`Tier`]): 4 for a column, less for its parts. So nesting ends by construction, and a
+//! random access costs a bounded number of steps: at most one delta block of 64 values for each
+//! tier that may have one. A section with a codec above its tier is damage.
 //!
-//! The writer takes the smallest encoding, except that a codec whose access costs more must save
-//! something for it: one part in [`SAVING_PARTS`], delta one in [`SAVING_PARTS_DELTA`]. Where a
-//! page is compressed, what the compressor leaves counts, and long columns are offered in whole
-//! bytes as well ([`encode_compressed`]). The reader materialises nothing; it checks bounds and
-//! the order of runs when the page is parsed, and what else lies inside when a value is asked for.
+//! The writer takes the smallest encoding. But a codec with a more expensive access must save
+//! something: one part in [`SAVING_PARTS`], delta one in [`SAVING_PARTS_DELTA`]. Where a page is
+//! compressed, the compressed size counts, and long columns are tried in whole bytes as well
+//! ([`encode_compressed`]). The reader unpacks nothing in advance: it checks bounds and the order
+//! of runs when the page is parsed, and everything else when a value is read.
 
-mod blocks; // packed, with a width for each 64 values
-mod delta; // differences, with checkpoints
-mod dictionary; // distinct values and codes
+mod part; // tiers, tags, and sections that are parts of others
 mod linear; // base and step
 mod packed; // minimum, scale and fixed-width codes
+mod blocks; // packed, with a width for each 64 values
 mod runs; // pieces that are constant or linear
+mod dictionary; // distinct values and codes
+mod delta; // differences, with checkpoints
 
 use std::fmt;
 
 use crate::{error::Damage, varint::Reader};
+use part::{
+    Part, TAG_BLOCKS, TAG_DELTA_RISING, TAG_DELTA_ZIGZAG, TAG_DICTIONARY, TAG_LINEAR, TAG_PACKED,
+    TAG_RUNS, TIER_BLOCKS, TIER_DELTA, TIER_RUNS,
+};
+pub(crate) use part::{TIER_COLUMN, TIER_FLAT, Tier};
 use {blocks::Blocks, delta::Delta, dictionary::Dictionary, linear::Linear, packed::Packed};
 use {delta::Sign, runs::Runs};
-
-/// How much may nest in a section; see each codec for what its parts may be.
-pub(crate) type Tier = u8;
-
-/// A column's own sections: everything.
-pub(crate) const TIER_COLUMN: Tier = 4;
-/// From this tier on: delta.
-const TIER_DELTA: Tier = 3;
-/// From this tier on: runs and dictionary.
-const TIER_RUNS: Tier = 2;
-/// From this tier on: blocks. Below: constant, linear and packed only.
-const TIER_BLOCKS: Tier = 1;
-/// Constant, linear and packed: a value costs one load.
-pub(crate) const TIER_FLAT: Tier = 0;
 
 /// A codec whose access costs some loads more must save one part in this many.
 const SAVING_PARTS: usize = 32;
@@ -59,16 +51,8 @@ const SAVING_PARTS: usize = 32;
 /// The same for delta, whose access sums up to 64 values.
 const SAVING_PARTS_DELTA: usize = 16;
 
-/// Columns shorter than this are not worth a trial of their own.
+/// Shorter columns are not worth a trial.
 const TRIAL_LEN_MIN: usize = 512;
-
-const TAG_LINEAR: u8 = 0x10;
-const TAG_PACKED: u8 = 0x11;
-const TAG_BLOCKS: u8 = 0x12;
-const TAG_RUNS: u8 = 0x13;
-const TAG_DICTIONARY: u8 = 0x14;
-const TAG_DELTA_RISING: u8 = 0x15;
-const TAG_DELTA_ZIGZAG: u8 = 0x16;
 
 /// A parsed integer section.
 #[derive(Debug)]
@@ -76,10 +60,10 @@ pub(crate) enum Integers {
     Constant(u64),
     Linear(Linear),
     Packed(Packed),
-    Blocks(Box<Blocks>),
-    Runs(Box<Runs>),
-    Dictionary(Box<Dictionary>),
-    Delta(Box<Delta>),
+    Blocks(Box<Blocks<Integers>>),
+    Runs(Box<Runs<Integers>>),
+    Dictionary(Box<Dictionary<Integers>>),
+    Delta(Box<Delta<Integers>>),
 }
 
 impl Integers {
@@ -156,11 +140,37 @@ impl Integers {
     pub(crate) fn heap_len(&self) -> usize {
         match self {
             Self::Constant(_) | Self::Linear(_) | Self::Packed(_) => 0,
-            Self::Blocks(part) => size_of::<Blocks>() + part.heap_len(),
-            Self::Runs(part) => size_of::<Runs>() + part.heap_len(),
-            Self::Dictionary(part) => size_of::<Dictionary>() + part.heap_len(),
-            Self::Delta(part) => size_of::<Delta>() + part.heap_len(),
+            Self::Blocks(part) => size_of::<Blocks<Self>>() + part.heap_len(),
+            Self::Runs(part) => size_of::<Runs<Self>>() + part.heap_len(),
+            Self::Dictionary(part) => size_of::<Dictionary<Self>>() + part.heap_len(),
+            Self::Delta(part) => size_of::<Delta<Self>>() + part.heap_len(),
         }
+    }
+}
+
+impl Part for Integers {
+    fn parse(reader: &mut Reader, count: usize, tier: Tier) -> Result<Self, Damage> {
+        Self::parse(reader, count, tier)
+    }
+
+    fn get(&self, page: &[u8], index: usize) -> Result<u64, Damage> {
+        self.get(page, index)
+    }
+
+    fn read(&self, page: &[u8], first: usize, out: &mut [u64]) -> Result<(), Damage> {
+        self.read(page, first, out)
+    }
+
+    fn reads_ahead(&self) -> bool {
+        self.reads_ahead()
+    }
+
+    fn heap_len(&self) -> usize {
+        self.heap_len()
+    }
+
+    fn encode(values: &[u64], tier: Tier, out: &mut Vec<u8>) {
+        encode(values, tier, out);
     }
 }
 
@@ -179,7 +189,7 @@ impl fmt::Display for Integers {
     }
 }
 
-/// Appends `values` (at least one) as the section that costs least.
+/// Appends `values` (at least one) as the cheapest section.
 pub(crate) fn encode(values: &[u64], tier: Tier, out: &mut Vec<u8>) {
     let Some((&first, rest)) = values.split_first() else {
         debug_assert!(false, "an empty integer section");
@@ -196,7 +206,7 @@ pub(crate) fn encode(values: &[u64], tier: Tier, out: &mut Vec<u8>) {
 
     let mut best = vec![TAG_PACKED];
     packed::encode(values, &mut best);
-    // An encoder gets the length at which it need not go on.
+    // An encoder gets the length at which it may stop.
     let mut offer = |tag: u8, lowest_tier: Tier, encode: &dyn Fn(usize, &mut Vec<u8>) -> bool| {
         let parts = if lowest_tier == TIER_DELTA { SAVING_PARTS_DELTA } else { SAVING_PARTS };
         let len_max = best.len() - best.len().div_ceil(parts);
@@ -205,21 +215,27 @@ pub(crate) fn encode(values: &[u64], tier: Tier, out: &mut Vec<u8>) {
             best = section;
         }
     };
-    offer(TAG_BLOCKS, TIER_BLOCKS, &|len_max, out| blocks::encode(values, len_max, out));
-    offer(TAG_RUNS, TIER_RUNS, &|len_max, out| runs::encode(values, tier, len_max, out));
+    offer(TAG_BLOCKS, TIER_BLOCKS, &|len_max, out| {
+        blocks::encode::<Integers>(values, len_max, out)
+    });
+    offer(TAG_RUNS, TIER_RUNS, &|len_max, out| {
+        runs::encode::<Integers>(values, tier, len_max, out)
+    });
     offer(TAG_DICTIONARY, TIER_RUNS, &|len_max, out| {
-        dictionary::encode(values, tier, len_max, out)
+        dictionary::encode::<Integers>(values, tier, len_max, out)
     });
     let sign = delta::sign_of(values);
-    offer(sign.tag(), TIER_DELTA, &|len_max, out| delta::encode(values, sign, tier, len_max, out));
+    offer(sign.tag(), TIER_DELTA, &|len_max, out| {
+        delta::encode::<Integers>(values, sign, tier, len_max, out)
+    });
     out.extend_from_slice(&best);
 }
 
-/// Appends the column `values` (at least one) as the section of which least is left when the page
-/// is compressed, as far as `left` can tell: the length that a compressor makes of bytes.
+/// Appends the column `values` (at least one) as the section that is smallest after the page is
+/// compressed, according to `left`: the length that a compressor leaves of bytes.
 ///
 /// Values that are packed to the bit lie differently in their bytes each time, so a compressor does
-/// not see that they repeat. Whole bytes show it: inode tables of many versions of one tree need
+/// not see repetitions. In whole bytes it does: inode tables of many versions of one tree then need
 /// half of the space.
 pub(crate) fn encode_compressed(
     values: &[u64],
@@ -234,7 +250,7 @@ pub(crate) fn encode_compressed(
         packed::encode_in_bytes(values, &mut plain);
         let sign = delta::sign_of(values);
         let mut deltas = vec![sign.tag()];
-        delta::encode_in_bytes(values, sign, &mut deltas);
+        delta::encode_in_bytes::<Integers>(values, sign, &mut deltas);
         for (section, parts) in [(plain, SAVING_PARTS), (deltas, SAVING_PARTS_DELTA)] {
             let len = left(&section);
             if len < len_max - len_max / parts {

@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use super::{Integers, TIER_BLOCKS, TIER_FLAT, Tier};
+use super::part::{Part, TIER_BLOCKS, TIER_FLAT, Tier};
 use crate::{
     bitpack,
     error::Damage,
@@ -18,22 +18,22 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(crate) struct Runs {
+pub(crate) struct Runs<P> {
     count: usize,
-    starts: Integers,
-    bases: Integers,
-    steps: Integers,
+    starts: P,
+    bases: P,
+    steps: P,
 }
 
 const OUT_OF_ORDER: Damage = Damage("run starts do not ascend from 0");
 
-impl Runs {
+impl<P: Part> Runs<P> {
     pub(super) fn parse(reader: &mut Reader, count: usize, tier: Tier) -> Result<Self, Damage> {
         let run_count = reader.varint_max(count, "there are more runs than values")?;
         if run_count == 0 {
             return Err(Damage("there are no runs"));
         }
-        let starts = Integers::parse(reader, run_count, TIER_FLAT)?;
+        let starts = P::parse(reader, run_count, TIER_FLAT)?;
         // Now, as a search and a walk would not see the same: some nanoseconds a run.
         let mut least = 0;
         for run in 0..run_count {
@@ -46,8 +46,8 @@ impl Runs {
         Ok(Self {
             count: run_count,
             starts,
-            bases: Integers::parse(reader, run_count, tier - 1)?,
-            steps: Integers::parse(reader, run_count, TIER_BLOCKS)?,
+            bases: P::parse(reader, run_count, tier - 1)?,
+            steps: P::parse(reader, run_count, TIER_BLOCKS)?,
         })
     }
 
@@ -118,7 +118,7 @@ impl Runs {
     }
 }
 
-impl fmt::Display for Runs {
+impl<P: Part> fmt::Display for Runs<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} runs({}, {}, {})", self.count, self.starts, self.bases, self.steps)
     }
@@ -127,7 +127,12 @@ impl fmt::Display for Runs {
 /// False if the section would be longer than `len_max`. Greedy: a piece takes as long as the step
 /// between its first two values lasts, but a step that would last for two values only and breaks
 /// an equal neighbour apart is left to the next piece.
-pub(super) fn encode(values: &[u64], tier: Tier, len_max: usize, out: &mut Vec<u8>) -> bool {
+pub(super) fn encode<P: Part>(
+    values: &[u64],
+    tier: Tier,
+    len_max: usize,
+    out: &mut Vec<u8>,
+) -> bool {
     // Starts alone cost this much each, in bits.
     let start_width = bitpack::width_of(values.len() as u64) as usize;
     let count_max = len_max * 8 / start_width;
@@ -151,9 +156,9 @@ pub(super) fn encode(values: &[u64], tier: Tier, len_max: usize, out: &mut Vec<u
         }
     }
     varint::write(starts.len() as u64, out);
-    super::encode(&starts, TIER_FLAT, out);
-    super::encode(&bases, tier - 1, out);
-    super::encode(&steps, TIER_BLOCKS, out);
+    P::encode(&starts, TIER_FLAT, out);
+    P::encode(&bases, tier - 1, out);
+    P::encode(&steps, TIER_BLOCKS, out);
     true
 }
 

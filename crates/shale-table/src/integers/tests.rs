@@ -50,14 +50,18 @@ const FORCED: [Forced; 9] = [
         packed::encode(values, out);
         true
     }),
-    (TAG_BLOCKS, |values, out| blocks::encode(values, usize::MAX, out)),
-    (TAG_RUNS, |values, out| runs::encode(values, TIER_COLUMN, usize::MAX / 8, out)),
-    (TAG_DICTIONARY, |values, out| dictionary::encode(values, TIER_COLUMN, usize::MAX, out)),
+    (TAG_BLOCKS, |values, out| blocks::encode::<Integers>(values, usize::MAX, out)),
+    (TAG_RUNS, |values, out| runs::encode::<Integers>(values, TIER_COLUMN, usize::MAX / 8, out)),
+    (TAG_DICTIONARY, |values, out| {
+        dictionary::encode::<Integers>(values, TIER_COLUMN, usize::MAX, out)
+    }),
     (TAG_DELTA_RISING, |values, out| {
-        values.len() > 1 && delta::encode(values, Sign::Rising, TIER_COLUMN, usize::MAX, out)
+        values.len() > 1
+            && delta::encode::<Integers>(values, Sign::Rising, TIER_COLUMN, usize::MAX, out)
     }),
     (TAG_DELTA_ZIGZAG, |values, out| {
-        values.len() > 1 && delta::encode(values, Sign::Zigzag, TIER_COLUMN, usize::MAX, out)
+        values.len() > 1
+            && delta::encode::<Integers>(values, Sign::Zigzag, TIER_COLUMN, usize::MAX, out)
     }),
     (TAG_PACKED, |values, out| {
         packed::encode_in_bytes(values, out);
@@ -65,13 +69,13 @@ const FORCED: [Forced; 9] = [
     }),
     (TAG_DELTA_RISING, |values, out| {
         values.len() > 1 && {
-            delta::encode_in_bytes(values, Sign::Rising, out);
+            delta::encode_in_bytes::<Integers>(values, Sign::Rising, out);
             true
         }
     }),
     (TAG_DELTA_ZIGZAG, |values, out| {
         values.len() > 1 && {
-            delta::encode_in_bytes(values, Sign::Zigzag, out);
+            delta::encode_in_bytes::<Integers>(values, Sign::Zigzag, out);
             true
         }
     }),

@@ -2,13 +2,14 @@
 //!
 //! usage: shale-tree nasty FOLDER [SEED]     makes the nasty tree in FOLDER
 //!        shale-tree golden NAME FOLDER      makes the tree of a golden image in FOLDER
+//!        shale-tree hand NAME OUT IMAGE...  makes a golden image by hand out of others
 //!        shale-tree manifest FOLDER|IMAGE   prints what a tree or an image holds
 //!        shale-tree seeds FOLDER            writes seeds of the fuzz targets into FOLDER/TARGET
 
 use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
 use shale_tests::nasty::{Options, golden_tree, tree};
-use shale_tests::{image, importers, seeds};
+use shale_tests::{handmade, image, importers, seeds};
 use std::fs;
 use std::io::{Error, Result};
 use std::path::Path;
@@ -24,12 +25,13 @@ fn main() -> ExitCode {
             Err(_) => Err(Error::other(format!("`{seed}` is no number"))),
         },
         ["golden", name, folder] => golden(name, Path::new(folder)),
+        ["hand", name, out, ref images @ ..] => hand(name, Path::new(out), images),
         ["manifest", path] => manifest(Path::new(path)),
         ["seeds", folder] => write_seeds(Path::new(folder)),
         _ => {
             eprintln!(
                 "usage: shale-tree nasty FOLDER [SEED] | golden NAME FOLDER | \
-                 manifest FOLDER|IMAGE | seeds FOLDER"
+                 hand NAME OUT IMAGE... | manifest FOLDER|IMAGE | seeds FOLDER"
             );
             return ExitCode::from(2);
         }
@@ -65,6 +67,12 @@ fn golden(name: &str, folder: &Path) -> Result<()> {
     }
 }
 
+fn hand(name: &str, out: &Path, images: &[&str]) -> Result<()> {
+    let images = images.iter().map(fs::read).collect::<Result<Vec<_>>>()?;
+    let image = handmade::golden(name, &images);
+    fs::write(out, image.ok_or_else(|| Error::other("nothing is made by hand under this name"))?)
+}
+
 fn manifest(path: &Path) -> Result<()> {
     let manifest = match path.is_dir() {
         true => Manifest::of(path)?,
@@ -83,6 +91,8 @@ fn write_seeds(folder: &Path) -> Result<()> {
         ("build_then_read", seeds::trees()),
         ("damage_then_read", seeds::damages()),
         ("import_tar", importers::tars()),
+        ("import_cpio", importers::cpios()),
+        ("import_any", importers::packages()),
         ("import_zip", importers::zips()),
         ("import_squashfs", importers::squashfses()),
         ("import_dwarfs", importers::dwarfses()),

@@ -3,9 +3,10 @@
 use super::small_options;
 use shale::{CheckOptions, NoProgress, check};
 use shale_format::{InodeKind, Timestamp};
-use shale_read::{Image, MemorySource, Options, SnapshotChoice};
+use shale_model::SourceError;
+use shale_read::{Image, MemorySource, SnapshotChoice};
 use shale_write::source::{Content, LinkId, Metadata, Xattr};
-use shale_write::{Source, SourceEntry, WriteError};
+use shale_write::{EntrySource, SourceEntry};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,12 +16,12 @@ const ENTRY_COUNT_MAX: usize = 48;
 /// A tree in memory, handed out entry by entry.
 struct Tree(std::vec::IntoIter<SourceEntry>);
 
-impl Source for Tree {
+impl EntrySource for Tree {
     fn seed(&self) -> [u8; 32] {
         [5; 32]
     }
 
-    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         Ok(self.0.next())
     }
 }
@@ -70,7 +71,7 @@ pub fn build_then_read(bytes: &[u8]) {
     let opened = Image::open(source.clone(), small_options()).expect("what is built opens");
     let identity = opened.identity().expect("it is whole").map(|(_, identity)| identity);
     assert!(identity.is_some(), "what is built has an identity");
-    let expecting = Options { expect: identity, ..small_options() };
+    let expecting = small_options().expect(identity);
     let opened = Image::open(source.clone(), expecting).expect("it is what it says");
     let tree = opened.tree(&SnapshotChoice::Newest).expect("it has a snapshot");
     for (path, kind) in &expected.kinds {
@@ -89,7 +90,7 @@ pub fn build_then_read(bytes: &[u8]) {
         };
         assert!(&found == content, "{} is another", path.escape_ascii());
     }
-    let options = CheckOptions { threads: 1, expect: identity, ..CheckOptions::default() };
+    let options = CheckOptions::default().threads(1).expect(identity);
     let report = check(source, &options, &NoProgress).expect("it is an image");
     assert!(report.is_clean(), "{:?}", report.problems);
 }

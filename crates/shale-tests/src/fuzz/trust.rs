@@ -9,7 +9,7 @@ use shale_format::merkle::{Identity, LEAF_LEN};
 use shale_format::parity::{PARITY_HEAD_LEN, PARITY_MAGIC, ParityHead};
 use shale_format::{MerkleHead, Signature};
 use shale_read::trust::parity::{LeafRepair, LeafStore, encode_chunk, find};
-use shale_read::{Image, MemorySource, Options, Source};
+use shale_read::{ByteSource, Image, MemorySource};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,7 +33,7 @@ pub fn identity(bytes: &[u8]) {
     let source = Arc::new(MemorySource::new(image));
     let Ok(opened) = Image::open(source.clone(), small_options()) else { return };
     let Ok(Some((_, identity))) = opened.identity() else { return };
-    let expecting = |expect: Identity| Options { expect: Some(expect), ..small_options() };
+    let expecting = |expect: Identity| small_options().expect(expect);
     let mut other = identity;
     other.0[31] ^= 1;
     assert!(Image::open(source.clone(), expecting(other)).is_err(), "another identity opens it");
@@ -185,13 +185,11 @@ pub fn check_image(bytes: &[u8]) {
         1 => Subset::new(2, 2),
         _ => None,
     };
-    let options = CheckOptions {
-        level,
-        subset: subset.unwrap_or(Subset::ALL),
-        threads: 1,
-        cache_bytes_max: 8 << 20,
-        ..CheckOptions::default()
-    };
+    let options = CheckOptions::default()
+        .level(level)
+        .subset(subset.unwrap_or(Subset::ALL))
+        .threads(1)
+        .cache_bytes_max(8 << 20);
     let Ok(report) = check(source, &options, &NoProgress) else { return };
     assert_eq!(report.is_clean(), report.problem_count == 0);
     assert_eq!(report.is_clean(), report.advice().is_empty());
@@ -236,7 +234,7 @@ pub fn damage_then_read(bytes: &[u8]) {
         if let Ok(found) = facts(source.clone(), small_options()) {
             found.judge(truth).expect("an answer of a damaged image is one of the whole image");
         }
-        let options = CheckOptions { threads: 1, ..CheckOptions::default() };
+        let options = CheckOptions::default().threads(1);
         if let Ok(report) = check(source, &options, &NoProgress) {
             // What is clean is whole, with its parity or without, before or behind other data.
             let (at, len) = (report.offset as usize, report.image_len as usize);

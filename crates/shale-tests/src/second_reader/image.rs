@@ -1,8 +1,9 @@
-//! From the superblock to the bytes of a file, by chapters 4 to 7 of the specification. `None` is
+//! From the superblock to the bytes of a file, by chapters 4 to 8 of the specification. `None` is
 //! whatever is not as it says.
 
 use super::lines;
-use super::page::{self, Column};
+pub use super::page::Column;
+use super::page::{self, Met};
 use crate::manifest::{Manifest, Record, content_hash};
 use shale_codec::{Codec, Decoder, Filter, xxh3_64};
 use std::collections::{BTreeMap, HashMap};
@@ -11,30 +12,75 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Debug)]
 pub struct Image<'b> {
     bytes: &'b [u8],
-    contents: Table,
-    extents: Table,
-    frames: Table,
-    references: Table,
-    snapshot: Snapshot,
+    shared: SharedTables,
+    snapshot: SnapshotTables,
+    met: Met,
 }
 
-#[derive(Debug)]
-struct Snapshot {
-    inodes: Table,
-    directories: Table,
-    entries: Table,
-    symlinks: Table,
-    xattr_sets: Table,
-    xattr_items: Table,
+/// The tables that all snapshots share.
+#[derive(Debug, Clone)]
+pub struct SharedTables {
+    /// Table `contents`.
+    pub contents: Rows,
+    /// Table `extents`.
+    pub extents: Rows,
+    /// Table `frames`.
+    pub frames: Rows,
+    /// Table `references`.
+    pub references: Rows,
 }
 
-/// Columns of a whole table.
-#[derive(Debug, Default)]
-struct Table {
-    columns: Vec<Column>,
+/// The tables of the newest snapshot, and what the root says of it.
+#[derive(Debug, Clone)]
+pub struct SnapshotTables {
+    /// Which times are kept.
+    pub times_kept: u8,
+    /// Bytes of all files.
+    pub file_bytes: u64,
+    /// Table `inodes`.
+    pub inodes: Rows,
+    /// Table `directories`.
+    pub directories: Rows,
+    /// Table `entries`.
+    pub entries: Rows,
+    /// Table `symlinks`.
+    pub symlinks: Rows,
+    /// Table `xattr_sets`.
+    pub xattr_sets: Rows,
+    /// Table `xattr_items`.
+    pub xattr_items: Rows,
 }
 
-impl Table {
+/// All rows of a table, column by column.
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    /// The columns; none where the table is empty.
+    pub columns: Vec<Column>,
+}
+
+impl Rows {
+    /// Rows of the table.
+    pub fn len(&self) -> usize {
+        match self.columns.first() {
+            Some(Column::Integers(values)) => values.len(),
+            Some(Column::Strings(values)) => values.len(),
+            None => 0,
+        }
+    }
+
+    /// The table has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A column of integers; empty for a column of strings and in an empty table.
+    pub fn integers(&self, column: usize) -> &[u64] {
+        match self.columns.get(column) {
+            Some(Column::Integers(values)) => values,
+            _ => &[],
+        }
+    }
+
     fn number(&self, column: usize, row: u64) -> Option<u64> {
         match self.columns.get(column)? {
             Column::Integers(values) => values.get(usize::try_from(row).ok()?).copied(),
@@ -91,27 +137,69 @@ impl<'b> Image<'b> {
         if !right || !own || kind != 3 {
             return None;
         }
-        let shared = |at, kinds: &[bool]| table(bytes, root.get(at..at + 88)?, kinds);
+        let mut met = Met::new();
+        met.insert(("snapshots", u32_at(&root, 0)?.into()));
+        let mut table_at =
+            |at, kinds: &[bool]| table(bytes, root.get(at..at + 88)?, kinds, &mut met);
         // The last snapshot is the newest; the ones before are skipped.
         let mut at = 376;
         for _ in 1..u32_at(&root, 0)? {
             at += 544 + usize::from(u16::from_le_bytes([*root.get(at)?, *root.get(at + 1)?]));
         }
-        Some(Self {
-            bytes,
-            contents: shared(24, &[true])?,
-            extents: shared(112, &[true, true])?,
-            frames: shared(200, &[true; 10])?,
-            references: shared(288, &[true])?,
-            snapshot: Snapshot {
-                inodes: shared(at + 16, &[true; 14])?,
-                directories: shared(at + 104, &[true; 3])?,
-                entries: shared(at + 192, &[true, false])?,
-                symlinks: shared(at + 280, &[false])?,
-                xattr_sets: shared(at + 368, &[true, true])?,
-                xattr_items: shared(at + 456, &[false, false])?,
-            },
-        })
+        let times_kept = *root.get(at + 2)?;
+        let file_bytes = u64_at(&root, at + 8)?;
+        let shared = SharedTables {
+            contents: table_at(24, &[true])?,
+            extents: table_at(112, &[true, true])?,
+            frames: table_at(200, &[true; 10])?,
+            references: table_at(288, &[true])?,
+        };
+        let snapshot = SnapshotTables {
+            times_kept,
+            file_bytes,
+            inodes: table_at(at + 16, &[true; 14])?,
+            directories: table_at(at + 104, &[true; 3])?,
+            entries: table_at(at + 192, &[true, false])?,
+            symlinks: table_at(at + 280, &[false])?,
+            xattr_sets: table_at(at + 368, &[true, true])?,
+            xattr_items: table_at(at + 456, &[false, false])?,
+        };
+        let frame_count = shared.frames.len() - 1;
+        let codecs = &shared.frames.integers(3)[..frame_count];
+        met.extend(codecs.iter().map(|codec| ("codec", codec & 0xff)));
+        met.extend(codecs.iter().map(|codec| ("filter", codec >> 8 & 0xff)));
+        met.extend(shared.frames.integers(5)[..frame_count].iter().map(|&depth| ("depth", depth)));
+        Some(Self { bytes, shared, snapshot, met })
+    }
+
+    /// What the image makes use of: tags of pages, codecs, filters and so on, with their numbers.
+    pub fn met(&self) -> &Met {
+        &self.met
+    }
+
+    /// The tables that all snapshots share.
+    pub fn shared(&self) -> &SharedTables {
+        &self.shared
+    }
+
+    /// The tables of the newest snapshot.
+    pub fn snapshot(&self) -> &SnapshotTables {
+        &self.snapshot
+    }
+
+    /// The plain bytes of all frames. Panics where one does not decode.
+    pub fn plain_frames(&self) -> Vec<Vec<u8>> {
+        let mut frames = HashMap::new();
+        let count = self.shared.frames.len() as u64 - 1;
+        for frame in 0..count {
+            self.decode(frame, 0, &mut frames).expect("the frame decodes");
+        }
+        (0..count).map(|frame| frames[&frame].clone()).collect()
+    }
+
+    /// All of stream space. Panics where a frame does not decode.
+    pub fn stream(&self) -> Vec<u8> {
+        self.plain_frames().concat()
     }
 
     /// The manifest of the newest snapshot.
@@ -162,8 +250,8 @@ impl<'b> Image<'b> {
             content = self.snapshot.symlinks.string(0, payload)?.to_vec();
             len = content.len() as u64;
         } else if kind == '-' {
-            let base = self.contents.number(0, payload)?;
-            len = self.contents.number(0, payload + 1)?.checked_sub(base)?;
+            let base = self.shared.contents.number(0, payload)?;
+            len = self.shared.contents.number(0, payload + 1)?.checked_sub(base)?;
             data = self.data_map(base, len)?;
             let read = |at, buffer: &mut [u8]| self.read(base + at, buffer, frames).ok_or(());
             content = content_hash(len, &data, read).ok()?;
@@ -197,9 +285,9 @@ impl<'b> Image<'b> {
         let mut map: Vec<(u64, u64)> = Vec::new();
         let mut at = 0;
         while at < len {
-            let extent = self.extents.last_at_most(base + at)?;
-            let end = (self.extents.number(0, extent + 1)? - base).min(len);
-            if self.extents.number(1, extent)? != u64::MAX {
+            let extent = self.shared.extents.last_at_most(base + at)?;
+            let end = (self.shared.extents.number(0, extent + 1)? - base).min(len);
+            if self.shared.extents.number(1, extent)? != u64::MAX {
                 match map.last_mut() {
                     Some(last) if last.1 == at => last.1 = end,
                     _ => map.push((at, end)),
@@ -218,18 +306,19 @@ impl<'b> Image<'b> {
         frames: &mut HashMap<u64, Vec<u8>>,
     ) -> Option<()> {
         while !buffer.is_empty() {
-            let extent = self.extents.last_at_most(position)?;
-            let left = self.extents.number(0, extent + 1)? - position;
-            let (base, stream) = (self.extents.number(0, extent)?, self.extents.number(1, extent)?);
+            let extent = self.shared.extents.last_at_most(position)?;
+            let left = self.shared.extents.number(0, extent + 1)? - position;
+            let (base, stream) =
+                (self.shared.extents.number(0, extent)?, self.shared.extents.number(1, extent)?);
             let mut len = left.min(buffer.len() as u64) as usize;
             if stream >= u64::MAX - 1 {
                 buffer[..len].fill(0);
             } else {
                 let at = stream + (position - base);
-                let frame = self.frames.last_at_most(at)?;
+                let frame = self.shared.frames.last_at_most(at)?;
                 self.decode(frame, 0, frames)?;
                 let plain = frames.get(&frame)?;
-                let within = (at - self.frames.number(0, frame)?) as usize;
+                let within = (at - self.shared.frames.number(0, frame)?) as usize;
                 len = len.min(plain.len() - within);
                 buffer[..len].copy_from_slice(&plain[within..within + len]);
             }
@@ -244,14 +333,14 @@ impl<'b> Image<'b> {
         if frames.contains_key(&frame) || level > 8 {
             return frames.contains_key(&frame).then_some(());
         }
-        let column = |column| self.frames.number(column, frame);
+        let column = |column| self.shared.frames.number(column, frame);
         let [codec, filter, ..] = column(3)?.to_le_bytes();
         let filter = Filter::from_id(filter)?;
         let mut prefix = Vec::new();
         let first = column(6)?;
         for row in first..first + column(7)? {
-            let reference = self.references.number(0, row)?;
-            if self.frames.number(5, reference)? >= column(5)? {
+            let reference = self.shared.references.number(0, row)?;
+            if self.shared.frames.number(5, reference)? >= column(5)? {
                 return None;
             }
             self.decode(reference, level + 1, frames)?;
@@ -260,7 +349,7 @@ impl<'b> Image<'b> {
             prefix.append(&mut bytes);
         }
         let stored = slice(self.bytes, column(1)?, column(2)?)?;
-        let plain_len = (self.frames.number(0, frame + 1)? - column(0)?) as usize;
+        let plain_len = (self.shared.frames.number(0, frame + 1)? - column(0)?) as usize;
         let mut plain = Vec::new();
         let codec = Codec::from_id(codec)?;
         if filter == Filter::Lines {
@@ -315,10 +404,11 @@ fn page_bytes(bytes: &[u8], reference: &[u8], dictionary: &[u8]) -> Option<Vec<u
 }
 
 /// A whole table by its root of 88 bytes.
-fn table(bytes: &[u8], root: &[u8], kinds: &[bool]) -> Option<Table> {
+fn table(bytes: &[u8], root: &[u8], kinds: &[bool], met: &mut Met) -> Option<Rows> {
     let level_count = root[16];
+    met.insert(("levels", level_count.into()));
     if level_count == 0 {
-        return Some(Table::default());
+        return Some(Rows::default());
     }
     let dictionary = match root[56..88].iter().all(|b| *b == 0) {
         true => Vec::new(),
@@ -329,8 +419,9 @@ fn table(bytes: &[u8], root: &[u8], kinds: &[bool]) -> Option<Table> {
     for _ in 1..level_count {
         let mut below = Vec::new();
         for reference in &references {
-            let columns = page::page(&page_bytes(bytes, reference, &dictionary)?, &[true; 8])?;
-            let index = Table { columns };
+            met.insert(("page codec", reference[24].into()));
+            let plain = page_bytes(bytes, reference, &dictionary)?;
+            let index = Rows { columns: page::page_met(&plain, &[true; 8], met)? };
             let mut row = 0;
             while index.number(0, row).is_some() {
                 let narrow = |column| index.number(column, row).map(|value| value as u32);
@@ -347,7 +438,8 @@ fn table(bytes: &[u8], root: &[u8], kinds: &[bool]) -> Option<Table> {
     }
     let mut columns: Vec<Column> = Vec::new();
     for reference in &references {
-        let more = page::page(&page_bytes(bytes, reference, &dictionary)?, kinds)?;
+        met.insert(("page codec", reference[24].into()));
+        let more = page::page_met(&page_bytes(bytes, reference, &dictionary)?, kinds, met)?;
         if columns.is_empty() {
             columns = more;
             continue;
@@ -360,10 +452,6 @@ fn table(bytes: &[u8], root: &[u8], kinds: &[bool]) -> Option<Table> {
             }
         }
     }
-    let first = columns.first()?;
-    let rows = match first {
-        Column::Integers(values) => values.len(),
-        Column::Strings(values) => values.len(),
-    };
-    (rows as u64 == u64_at(root, 0)?).then_some(Table { columns })
+    let table = Rows { columns };
+    (table.len() as u64 == u64_at(root, 0)?).then_some(table)
 }

@@ -4,9 +4,9 @@
 //! codecs that the specification refers to. It reads every table whole and checks little beyond
 //! what it needs. If it and the product disagree, one of them or the specification is wrong.
 
-/// Chapter 8: table pages.
+/// Chapter 6: table pages.
 pub mod page;
 /// Chapter 9.1: the filter of lines.
 pub mod lines;
-/// Chapters 4 to 7: from the superblock to the bytes of a file.
+/// Chapters 4, 5, 7 and 8: from the superblock to the bytes of a file.
 pub mod image;

@@ -1,4 +1,6 @@
-//! Table pages, by chapter 8 of the specification. `None` is whatever it calls damage.
+//! Table pages, by chapter 6 of the specification. `None` is whatever it calls damage.
+
+use std::collections::BTreeSet;
 
 /// The values of one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,9 +11,31 @@ pub enum Column {
     Strings(Vec<Vec<u8>>),
 }
 
+impl Column {
+    /// Adds rows of `other` at the end, after the sentinel row is taken away: those for which
+    /// `shift` has a number, integers with it added. Marks of holes and zero runs stay as they are.
+    pub fn join(&mut self, other: &Column, shift: impl Fn(usize) -> Option<u64>) {
+        let (Self::Integers(all), Self::Integers(other)) = (self, other) else { return };
+        all.pop();
+        for (row, &value) in other.iter().enumerate() {
+            if let Some(shift) = shift(row) {
+                all.push(if value >= u64::MAX - 1 { value } else { value + shift });
+            }
+        }
+    }
+}
+
+/// What was met: a kind of thing, and its number, such as a tag.
+pub type Met = BTreeSet<(&'static str, u64)>;
+
 /// Reads a page whose schema has these kinds of columns: true for integers, false for byte strings.
 pub fn page(bytes: &[u8], columns_are_integers: &[bool]) -> Option<Vec<Column>> {
-    let mut input = Input { bytes };
+    page_met(bytes, columns_are_integers, &mut Met::new())
+}
+
+/// As [`page`], and notes tags of sections and forms of numbers.
+pub fn page_met(bytes: &[u8], columns_are_integers: &[bool], met: &mut Met) -> Option<Vec<Column>> {
+    let mut input = Input { bytes, met };
     if input.byte()? != 1 || usize::from(input.byte()?) != columns_are_integers.len() {
         return None;
     }
@@ -28,6 +52,7 @@ pub fn page(bytes: &[u8], columns_are_integers: &[bool]) -> Option<Vec<Column>> 
 
 struct Input<'b> {
     bytes: &'b [u8],
+    met: &'b mut Met,
 }
 
 impl<'b> Input<'b> {
@@ -75,6 +100,7 @@ fn packed_len(count: usize, width: u32) -> usize {
 
 fn integers(input: &mut Input<'_>, n: usize, tier: u8) -> Option<Vec<u64>> {
     let tag = input.byte()?;
+    input.met.insert(("integers", tag.min(0x80).into()));
     let from_tier = match tag {
         0x12 => 1,
         0x13 | 0x14 => 2,
@@ -161,7 +187,9 @@ fn runs(input: &mut Input<'_>, n: usize, tier: u8) -> Option<Vec<u64>> {
 }
 
 fn strings(input: &mut Input<'_>, n: usize, is_column: bool) -> Option<Vec<Vec<u8>>> {
-    match (input.byte()?, is_column) {
+    let tag = input.byte()?;
+    input.met.insert(("strings", tag.into()));
+    match (tag, is_column) {
         (0x20, _) => {
             let len = usize::try_from(input.varint()?).ok()?;
             Some(vec![input.take(len)?.to_vec(); n])
@@ -193,6 +221,7 @@ fn strings(input: &mut Input<'_>, n: usize, is_column: bool) -> Option<Vec<Vec<u
             let prefixes = strings(input, count, false)?;
             let suffixes = strings(input, count, false)?;
             let forms = integers(input, count, 0)?;
+            input.met.extend(forms.iter().map(|&form| ("form", form)));
             let (codes, numbers) = (integers(input, n, 4)?, integers(input, n, 4)?);
             let string = |(code, number): (&u64, &u64)| {
                 let c = usize::try_from(*code).ok().filter(|c| *c < count)?;

@@ -1,43 +1,40 @@
-//! Blocks of the stream that were read back last: what repeats at all repeats mostly what a few
-//! places hold, and the store is a file where it is large.
+//! A cache of blocks of the stream that were read back. Most repeats point to a few places, and the
+//! stream is in a file where it is large.
 
-use std::io;
-
-use super::PlainStore;
+use crate::plan::budget::SEGMENT_BLOCK_BYTES;
 
 /// Bytes of a block. A first comparison takes one or two.
 const BLOCK_LEN: u64 = 8 << 10;
-/// Blocks held, each in the one slot that its number says.
-const BLOCK_COUNT: usize = 512;
-/// What they take: 4 MiB.
-pub const BLOCK_BYTES: u64 = BLOCK_COUNT as u64 * BLOCK_LEN;
+/// Number of blocks; each has one possible slot, given by its number.
+const BLOCK_COUNT: usize = (SEGMENT_BLOCK_BYTES / BLOCK_LEN) as usize;
 
-/// The blocks held. Takes memory once it is asked for something.
+/// The cached blocks. Allocates memory on first use.
 #[derive(Default)]
 pub(super) struct Blocks {
-    /// Number of the block in each slot, from 1 on; 0: none.
+    /// Number of the block in each slot, plus one; 0 for an empty slot.
     held: Vec<u64>,
     bytes: Vec<u8>,
 }
 
 impl Blocks {
-    /// Fills `out` with the stream's bytes from `from` on, where `stream_len` bytes were emitted.
-    pub(super) fn read_at(
+    /// Fills `out` with the bytes of the stream from `from` on. `stream_len` bytes were emitted so
+    /// far; `read` reads the stream.
+    pub(super) fn read_at<E>(
         &mut self,
         mut from: u64,
         mut out: &mut [u8],
         stream_len: u64,
-        store: &dyn PlainStore,
-    ) -> io::Result<()> {
+        read: impl Fn(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         while !out.is_empty() {
             let number = from / BLOCK_LEN;
             let at = (from % BLOCK_LEN) as usize;
-            // What is asked for in one go is longer than what is compared first, and the last block
-            // is not whole yet.
+            // Long reads are extensions of a match, which bypass the cache. The last block is not
+            // complete yet.
             if out.len() > BLOCK_LEN as usize || (number + 1) * BLOCK_LEN > stream_len {
-                return store.read_at(from, out);
+                return read(from, out);
             }
-            let block = self.block(number, store)?;
+            let block = self.block(number, &read)?;
             let len = out.len().min(block.len() - at);
             let (part, rest) = out.split_at_mut(len);
             part.copy_from_slice(&block[at..at + len]);
@@ -47,7 +44,11 @@ impl Blocks {
         Ok(())
     }
 
-    fn block(&mut self, number: u64, store: &dyn PlainStore) -> io::Result<&[u8]> {
+    fn block<E>(
+        &mut self,
+        number: u64,
+        read: &impl Fn(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<&[u8], E> {
         if self.held.is_empty() {
             self.held = vec![0; BLOCK_COUNT];
             self.bytes = vec![0; BLOCK_COUNT * BLOCK_LEN as usize];
@@ -56,7 +57,7 @@ impl Blocks {
         let block = &mut self.bytes[slot * BLOCK_LEN as usize..][..BLOCK_LEN as usize];
         if self.held[slot] != number + 1 {
             self.held[slot] = 0;
-            store.read_at(number * BLOCK_LEN, block)?;
+            read(number * BLOCK_LEN, block)?;
             self.held[slot] = number + 1;
         }
         Ok(block)
@@ -69,14 +70,14 @@ mod tests {
 
     use super::*;
 
-    /// A stream, and how often it was read.
+    /// A stream that counts its reads.
     struct Stream(Vec<u8>, Cell<u64>);
 
-    impl PlainStore for Stream {
-        fn read_at(&self, stream_offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    impl Stream {
+        fn read_at(&self, stream_offset: u64, buf: &mut [u8]) -> Result<(), ()> {
             self.1.set(self.1.get() + 1);
             let at = stream_offset as usize;
-            let bytes = self.0.get(at..at + buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+            let bytes = self.0.get(at..at + buf.len()).ok_or(())?;
             buf.copy_from_slice(bytes);
             Ok(())
         }
@@ -89,7 +90,7 @@ mod tests {
         let mut blocks = Blocks::default();
         let mut check = |from: u64, len: u64, stream_len: u64| {
             let mut out = vec![0; len as usize];
-            blocks.read_at(from, &mut out, stream_len, &stream).unwrap();
+            blocks.read_at(from, &mut out, stream_len, |at, out| stream.read_at(at, out)).unwrap();
             assert_eq!(out, stream.0[from as usize..(from + len) as usize]);
             stream.1.take()
         };
@@ -100,7 +101,7 @@ mod tests {
         // The next block with the same slot.
         assert_eq!(check(BLOCK_COUNT as u64 * BLOCK_LEN, 1, len), 1);
         assert_eq!(check(0, 1, len), 1);
-        // A block that is not whole is not kept: it grows.
+        // An incomplete block is not kept, because it grows.
         assert_eq!(check(2 * BLOCK_LEN, 10, 2 * BLOCK_LEN + 10), 1);
         assert_eq!(check(2 * BLOCK_LEN, 30, 2 * BLOCK_LEN + 30), 1);
         assert_eq!(check(len - 77, 77, len), 1);
@@ -112,8 +113,12 @@ mod tests {
         let longer = Stream(vec![2; 2 * BLOCK_LEN as usize], Cell::new(0));
         let mut blocks = Blocks::default();
         let mut out = [0; 4];
-        assert!(blocks.read_at(BLOCK_LEN, &mut out, 2 * BLOCK_LEN, &stream).is_err());
-        blocks.read_at(BLOCK_LEN, &mut out, 2 * BLOCK_LEN, &longer).unwrap();
+        let read =
+            blocks.read_at(BLOCK_LEN, &mut out, 2 * BLOCK_LEN, |at, out| stream.read_at(at, out));
+        assert!(read.is_err());
+        let read =
+            blocks.read_at(BLOCK_LEN, &mut out, 2 * BLOCK_LEN, |at, out| longer.read_at(at, out));
+        read.unwrap();
         assert_eq!(out, [2; 4]);
     }
 }

@@ -1,72 +1,36 @@
-//! The bounded index of anchors: from the hash of a window to where in the stream it ended.
+//! A bounded index of anchors: maps the hash of a window to where in the stream it ended.
 //!
-//! An open-addressed table of 12-byte slots (32 bits of hash, 58 bits of stream position and 6 bits
-//! of rank, how
-//! rare the anchor is), at most three quarters full: 16 bytes an anchor. It grows by doubling up to
-//! its
-//! budget; then anchors of the lowest rank are dropped in place and the step doubles: a bigger
-//! image
-//! is searched with a coarser net, deterministically. The index holds hints, not facts: callers
-//! compare bytes.
+//! The index is an open-addressed table of 12-byte slots: 32 bits of hash, 58 bits of stream
+//! position and 6 bits of rank, which says how rare the anchor is. It is at most three quarters
+//! full, so an anchor takes 16 bytes. It grows by doubling up to its budget. Then anchors of the
+//! lowest rank are dropped in place and the step doubles: a larger image is searched with a coarser
+//! net, deterministically. The index holds hints, not facts: callers compare bytes.
 
-/// Longest window a caller may hash.
+use crate::content::gear::key_of64;
+
+/// Longest window that can be hashed.
 pub const WINDOW_LEN_MAX: u32 = 1024;
 
 const RANK_BITS: u32 = 6;
 const POSITION_MAX: u64 = (1 << (64 - RANK_BITS)) - 1;
-/// Slots tried before a key counts as absent. Bounds the cost of a lookup whatever the data.
+/// Slots probed before a key counts as absent. Bounds the cost of a lookup for any data.
 const PROBE_MAX: usize = 32;
-/// Candidates kept for one key.
+/// Most candidates kept for one key.
 pub const CANDIDATE_MAX: usize = 4;
 /// The smallest step: one anchor in 16 bytes.
 const STEP_LOG2_MIN: u32 = 4;
 const SLOT_LEN: u64 = 12;
 const SLOT_COUNT_START: u64 = 8 << 10;
 
-/// The gear table: 256 fixed pseudo-random words (splitmix64 of the byte value).
-pub static GEAR: [u64; 256] = gear_table();
-
-const fn gear_table() -> [u64; 256] {
-    let mut table = [0u64; 256];
-    let mut i = 0;
-    while i < 256 {
-        let mut z = (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        table[i] = z ^ (z >> 31);
-        i += 1;
-    }
-    table
-}
-
-/// A 32-bit hash of a window. Never 0.
+/// Returns a 32-bit hash of a window, which is never 0.
 pub fn key_of(window: &[u8]) -> u32 {
     ((key_of64(window) >> 32) as u32).max(1)
 }
 
-/// A 64-bit hash of a window: multiply-fold over 8-byte words.
-pub fn key_of64(window: &[u8]) -> u64 {
-    let mut hash = 0x243F_6A88_85A3_08D3 ^ window.len() as u64;
-    let (words, rest) = window.as_chunks::<8>();
-    for word in words {
-        hash = fold(hash ^ u64::from_le_bytes(*word), 0x9E37_79B9_7F4A_7C15);
-    }
-    for &byte in rest {
-        hash = fold(hash ^ u64::from(byte), 0xD6E8_FEB8_6659_FD93);
-    }
-    fold(hash, 0xA076_1D64_78BD_642F)
-}
-
-fn fold(a: u64, b: u64) -> u64 {
-    let wide = u128::from(a) * u128::from(b);
-    (wide as u64) ^ ((wide >> 64) as u64)
-}
-
-/// The table. Memory: 12 bytes for the largest power of two of slots within the budget (half as
-/// much
-/// again for the moment in which it grows).
+/// The table. Memory: 12 bytes for each of the largest power of two of slots within the budget, and
+/// half as much again while it grows.
 pub struct AnchorIndex {
-    /// 0: empty.
+    /// 0 marks an empty slot.
     keys: Vec<u32>,
     /// Position << RANK_BITS | rank.
     values: Vec<u64>,
@@ -90,23 +54,13 @@ impl AnchorIndex {
         }
     }
 
-    /// log2 of the step anchors must have to be kept now.
+    /// Returns log2 of the step that anchors must have to be kept now.
     pub fn step_log2(&self) -> u32 {
         self.step_log2
     }
 
-    /// Anchors held.
-    pub fn len(&self) -> usize {
-        self.used
-    }
-
-    /// Whether it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.used == 0
-    }
-
-    /// Positions at which a window with this key may have ended, oldest first, at most four. One
-    /// cache miss as a rule.
+    /// Returns the positions at which a window with this key may have ended, oldest first, at most
+    /// four. Costs one cache miss as a rule.
     pub fn candidates(&self, key: u32) -> Candidates {
         let mut found = Candidates { positions: [0; CANDIDATE_MAX], len: 0, next: 0 };
         let mask = self.keys.len() - 1;
@@ -128,8 +82,8 @@ impl AnchorIndex {
     }
 
     /// Remembers that a window with this key ended at `position`. `gear` is the hash that made it
-    /// an
-    /// anchor. Ignored when the key has its share of slots or the anchor is below the current step.
+    /// an anchor. Does nothing if the key has its share of slots, or if the anchor is below the
+    /// current step.
     pub fn insert(&mut self, key: u32, gear: u64, position: u64) {
         let rank = gear.leading_zeros().min((1 << RANK_BITS) - 1);
         if position > POSITION_MAX || key == 0 || rank < self.step_log2 {
@@ -181,13 +135,12 @@ impl AnchorIndex {
         }
     }
 
-    /// Drops the anchors of the lowest rank in place, until the table is at most half full.
+    /// Drops the anchors of the lowest rank in place until the table is at most half full.
     fn thin(&mut self) {
         while self.used > self.keys.len() / 2 {
             self.step_log2 += 1;
-            // Begin behind an empty slot, so that every cluster is met from its head: an entry
-            // taken
-            // out and placed again then lands where it was or nearer to its home.
+            // Start after an empty slot, so that every cluster is visited from its head: an entry
+            // that is removed and placed again then lands where it was or nearer to its home.
             let len = self.keys.len();
             let Some(begin) = self.keys.iter().position(|&key| key == 0) else { return };
             for i in 1..=len {
@@ -208,7 +161,7 @@ impl AnchorIndex {
     }
 }
 
-/// The positions of one lookup.
+/// The positions found by one lookup.
 pub struct Candidates {
     positions: [u64; CANDIDATE_MAX],
     len: usize,

@@ -1,30 +1,30 @@
-//! When a match is worth taking: the rules that keep a content from shattering.
+//! Decides whether a match is worth taking, so that a content is not scattered over the stream.
 //!
-//! A match saves the bytes it covers (and only their compressed size), and costs a row or two of
-//! the extents table and, for a reader, the frame it points into. Bytes that lie in a part of the
-//! stream which the content touches anyway cost no further frame. So two lengths rule: a short one
-//! for *near*
-//! matches and a longer one for *far* matches, which grows with every further region a content is
-//! spread over.
+//! A match saves the compressed size of the bytes it covers. It costs a row or two of the table of
+//! extents and, for a reader, the frame that it points into. Bytes in a part of the stream that the
+//! content touches anyway cost no further frame. So there are two minimum lengths: a short one for
+//! *near* matches, and a longer one for *far* matches, which grows with every further region that
+//! the content is spread over.
 
 use std::ops::RangeInclusive;
 
-/// log2 of the bytes of stream that count as one place: about a frame.
+/// log2 of the length of a region: about a frame.
 const REGION_LOG2: u32 = 18;
-/// Regions a content remembers to have touched.
+/// Most regions that are remembered for a content.
 const TOUCHED_MAX: usize = 64;
 
 /// The rules for one content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grain {
-    /// log2 of the step between anchors that are looked at (S).
+    /// log2 of the step between the anchors that are looked up (S).
     pub step_log2: u32,
-    /// Shortest match into a region the content already touches, or that continues the last match.
+    /// Shortest match in a region that the content already touches, or that continues the last
+    /// match.
     pub near_len_min: u32,
-    /// Shortest match into the first regions the content does not touch yet.
+    /// Shortest match in the first regions that the content does not touch yet.
     pub far_len_min: u32,
-    /// Regions a content may touch beyond its own length before `far_len_min` doubles, and again
-    /// after as many more.
+    /// Regions that a content may touch beyond its own length before `far_len_min` doubles, and
+    /// again after as many more.
     pub region_step: u32,
 }
 
@@ -32,7 +32,7 @@ impl Grain {
     /// Text and other small files.
     pub const TEXT: Self =
         Self { step_log2: 6, near_len_min: 1024, far_len_min: 8192, region_step: 4 };
-    /// Large binaries, media and what is compressed already.
+    /// Large binaries, media and compressed data.
     pub const BINARY: Self =
         Self { step_log2: 10, near_len_min: 4096, far_len_min: 32 << 10, region_step: 4 };
 }
@@ -50,7 +50,7 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// A content begins whose new bytes go to `stream_len`.
+    /// Begins a content whose new bytes go to `stream_len`.
     pub fn begin_content(&mut self, stream_len: u64) {
         self.touched.clear();
         self.count = 0;
@@ -58,10 +58,10 @@ impl Scatter {
         self.last = None;
     }
 
-    /// Whether a match is worth it that begins `position` bytes into the content.
+    /// Returns whether a match that begins `position` bytes into the content is worth taking.
     pub fn accepts(&self, grain: &Grain, position: u64, stream_offset: u64, len: u64) -> bool {
-        // Regions as long as what lies before it are no scatter: a long content has to lie
-        // somewhere, and one that is read in order comes from one region to the next.
+        // A content may touch as many regions as lie before `position`: a long content has to lie
+        // somewhere, and reading it in order goes from one region to the next.
         let spanned = position >> REGION_LOG2;
         let is_next = |region: u64| spanned > 0 && Some(region) == self.last.map(|last| last + 1);
         let is_near =
@@ -76,7 +76,7 @@ impl Scatter {
         len >= len_min
     }
 
-    /// A match was taken.
+    /// Notes a match that was taken.
     pub fn took(&mut self, stream_offset: u64, len: u64) {
         for region in regions(stream_offset, len) {
             if !self.touched.contains(&region) {
@@ -91,7 +91,7 @@ impl Scatter {
     }
 }
 
-/// The regions in which a range of the stream lies.
+/// Returns the regions that a range of the stream lies in.
 fn regions(stream_offset: u64, len: u64) -> RangeInclusive<u64> {
     stream_offset >> REGION_LOG2..=(stream_offset + len.max(1) - 1) >> REGION_LOG2
 }
@@ -103,7 +103,7 @@ mod tests {
     const KIB: u64 = 1 << 10;
     const REGION_LEN: u64 = 1 << REGION_LOG2;
 
-    /// A content whose matches so far lie in these regions, `home` being region 100.
+    /// A content whose matches so far lie in these regions; its home is region 100.
     fn scatter(regions: &[u64]) -> Scatter {
         let mut scatter = Scatter::default();
         scatter.begin_content(100 * REGION_LEN);
@@ -119,7 +119,7 @@ mod tests {
         assert!(none.accepts(&Grain::TEXT, 0, 5 * REGION_LEN, 8 * KIB), "elsewhere");
         assert!(!none.accepts(&Grain::TEXT, 0, 5 * REGION_LEN, 8 * KIB - 1));
         assert!(!none.accepts(&Grain::TEXT, 0, 101 * REGION_LEN - 512, KIB), "half elsewhere");
-        // Where it is already, it may be again; elsewhere only for ever more.
+        // Regions that it touches are near; others need ever longer matches.
         let four = scatter(&[1, 3, 5, 7]);
         assert!(four.accepts(&Grain::TEXT, 0, 5 * REGION_LEN, KIB));
         assert!(!four.accepts(&Grain::TEXT, 0, 8 * REGION_LEN, 16 * KIB - 1));
@@ -134,7 +134,7 @@ mod tests {
         assert!(scatter.accepts(&Grain::BINARY, position, 1000 * REGION_LEN, 4 * KIB), "the next");
         assert!(!scatter.accepts(&Grain::BINARY, position, 2000 * REGION_LEN, 4 * KIB));
         assert!(scatter.accepts(&Grain::BINARY, position, 2000 * REGION_LEN, 32 * KIB));
-        // What lies in as many regions and is short is scattered.
+        // A short content in as many regions is scattered.
         assert!(!scatter.accepts(&Grain::BINARY, REGION_LEN / 2, 2000 * REGION_LEN, KIB << 14));
     }
 }

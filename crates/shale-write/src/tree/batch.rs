@@ -1,28 +1,28 @@
-//! Entries of one depth, some thousands at a time: sorted, digested and packed by any thread.
+//! Batches of some thousand entries of one depth: sorted, digested and packed by any thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::record::{NONE, Record, RecordWriter, name_of, parent_of, path_of};
-use super::store::{BLOCK_LEN, PackedBlock, pack};
-use crate::WriteError;
-use crate::compress::Bench;
-use crate::digest::{ContentDigest, EntryPayload, PathDigest, TreeDigest};
-use crate::source::{Repeat, Xattr};
+use crate::exec::scratch::EncoderScratch;
+use crate::plan::digest::{ContentDigest, EntryPayload, PathDigest, TreeDigest};
+use crate::plan::error::WriteError;
+use crate::tree::record::{NONE, Record, RecordWriter, name_of, parent_of, path_of};
+use crate::tree::store::{BLOCK_LEN, PackedBlock, pack};
 use shale_format::{InodeKind, InodeRecord};
+use shale_model::{Repeat, Xattr};
 
-/// Entries as they came.
+/// Entries in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     items: Vec<Item>,
-    /// Keys and targets, end to end.
+    /// Keys and targets, one after the other.
     strings: Vec<u8>,
-    /// What records stand for, where it is not in them: needed for the digest.
+    /// Attributes of the records, which the digest needs.
     xattrs: HashMap<u32, Arc<[Xattr]>>,
-    /// Bytes of those, about.
+    /// Approximate bytes of those.
     xattrs_len: usize,
     contents: Vec<ContentDigest>,
-    /// Keys ascend so far.
+    /// Whether keys ascend so far.
     is_sorted: bool,
 }
 
@@ -36,24 +36,24 @@ struct Item {
     record: Record,
 }
 
-/// A batch ready to be kept.
+/// A batch that was sorted and packed.
 #[derive(Debug)]
 pub(crate) struct PackedBatch {
     pub(crate) blocks: Vec<PackedBlock>,
     pub(crate) first_key: Vec<u8>,
     pub(crate) last_key: Vec<u8>,
     pub(crate) digest: TreeDigest,
-    /// Names of inodes that may have more than one.
+    /// Path digests of inodes that may have several names.
     pub(crate) links: Vec<(u32, PathDigest)>,
     pub(crate) repeats: Vec<Repeat>,
 }
 
-/// The empty content's digest is needed at every empty file.
+/// Digest of the empty content, which every empty file needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EmptyContent(pub(crate) ContentDigest);
 
 impl Batch {
-    /// Adds an entry. `content` is the digest of a file's content unless it is empty.
+    /// Adds an entry. `content` is the digest of a file's content, unless that is empty.
     pub(crate) fn push(
         &mut self,
         key: &[u8],
@@ -88,12 +88,12 @@ impl Batch {
         self.strings.extend_from_slice(target);
     }
 
-    /// Entries in it.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Bytes it holds, about.
+    /// Approximate bytes of the batch.
     pub(crate) fn memory_len(&self) -> usize {
         self.items.len() * size_of::<Item>()
             + self.strings.len()
@@ -109,10 +109,10 @@ impl Batch {
         &self.strings[(item.key_start + item.key_len) as usize..][..item.target_len as usize]
     }
 
-    /// Sorts by key, keeps the last of those with one key, digests and packs what stays.
+    /// Sorts by key, keeps the last entry of each key, and digests and packs the result.
     pub(crate) fn pack(
         mut self,
-        bench: &mut Bench,
+        scratch: &mut EncoderScratch,
         empty: EmptyContent,
     ) -> Result<PackedBatch, WriteError> {
         let mut repeats = Vec::new();
@@ -133,10 +133,10 @@ impl Batch {
             let (key, target) = (self.key(item), self.target(item));
             writer.push(key, &item.record, target);
             if writer.bytes.len() >= BLOCK_LEN {
-                packed.blocks.push(pack(bench, &writer.take())?);
+                packed.blocks.push(pack(scratch, &writer.take())?);
             }
             if item.record.attributes.implied {
-                // Whether it stays so shows at the end.
+                // Only the end shows whether it stays implied.
                 continue;
             }
             let parent = parents.of(key);
@@ -154,7 +154,7 @@ impl Batch {
             }
         }
         if !writer.bytes.is_empty() {
-            packed.blocks.push(pack(bench, &writer.take())?);
+            packed.blocks.push(pack(scratch, &writer.take())?);
         }
         Ok(packed)
     }
@@ -165,7 +165,7 @@ impl Batch {
             let rank = |item: &Item| (!item.record.attributes.implied, item.record.sequence);
             self.key(a).cmp(self.key(b)).then(rank(a).cmp(&rank(b)))
         });
-        // Of those with one key the last stays, a real one before an implied one.
+        // Of entries with one key the last stays; given ones win over implied ones.
         let mut kept: Vec<Item> = Vec::with_capacity(items.len());
         for item in items {
             match kept.last_mut() {
@@ -183,7 +183,7 @@ impl Batch {
     }
 }
 
-/// Digests of the directories above the entry at hand: neighbours share them.
+/// Digests of the directories above the current entry. Neighbours share them.
 #[derive(Debug, Default)]
 pub(crate) struct Parents {
     key: Vec<u8>,
@@ -191,7 +191,7 @@ pub(crate) struct Parents {
 }
 
 impl Parents {
-    /// The digest of the directory that holds the entry with this key.
+    /// Returns the digest of the directory that holds the entry with this key.
     pub(crate) fn of(&mut self, key: &[u8]) -> PathDigest {
         let parent = parent_of(key);
         if parent != self.key {
@@ -238,7 +238,7 @@ pub(crate) fn add_entry(
     digest.add_entry(parent, name_of(key), &inode_record(record), xattrs, payload);
 }
 
-/// A record as a row of the table of inodes, without links, attributes and payload.
+/// Converts a record to a row of the table of inodes, without links, attributes and payload.
 pub(crate) fn inode_record(record: &Record) -> InodeRecord {
     let attributes = &record.attributes;
     let [mtime, atime, ctime, btime] = attributes.times;

@@ -1,24 +1,27 @@
-//! Inodes that may have several names, by number, in bounded memory.
+//! Inodes that may have several names, in bounded memory.
 //!
-//! What further names need to know of the first, the sum over all names and the number that the
-//! inode gets at the end lie in [`Rows`]; targets of links, which few of them have, in a [`Heap`].
-//! In memory are the pages that the budget allows, and of inodes that could not be read the reason:
-//! that is said at the end anyway.
+//! [`Rows`] hold what further names need to know of the first, the sum over all names, and the
+//! number that the inode gets at the end. A [`Heap`] holds targets of symbolic links, which few of
+//! them have. The pages that fit into the budget are in memory. For inodes that could not be read
+//! the reason stays in memory, because it is reported at the end anyway.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use shale_codec::xxh3_64;
 use shale_format::Timestamp;
+use shale_model::{LinkId, ProblemKind};
 
-use super::paged::{Heap, Index, Rows};
-use super::record::{Attributes, NONE, Record};
-use super::{InodeSlot, slot};
-use crate::digest::{ContentDigest, LinkGroup, PathDigest, TreeDigest};
-use crate::source::LinkId;
-use crate::{ProblemKind, WriteError};
+use crate::tree::paged::{Heap, Index, Rows};
+use crate::tree::record::{Attributes, NONE, Record, slot};
 
-/// All of them.
+use crate::plan::digest::{ContentDigest, LinkGroup, PathDigest, TreeDigest};
+use crate::plan::error::WriteError;
+
+/// Identifies a file whose content is being read.
+pub(crate) type InodeSlot = u64;
+
+/// The inodes, numbered by slot.
 #[derive(Debug)]
 pub(crate) struct Links {
     rows: Rows<ROW_LEN>,
@@ -28,16 +31,16 @@ pub(crate) struct Links {
     left_out: HashMap<u32, ProblemKind>,
 }
 
-/// What there is to know of one before its further names come.
+/// What is known of an inode before its further names come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) state: LinkState,
-    /// Its sequence is that of no name.
+    /// The sequence number belongs to no name.
     pub(crate) record: Record,
     pub(crate) content: Option<ContentDigest>,
 }
 
-/// How far it is.
+/// State of an inode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LinkState {
     Ready,
@@ -50,11 +53,11 @@ const STATE_READY: u8 = 0;
 const STATE_PENDING: u8 = 1;
 const STATE_LEFT_OUT: u8 = 2;
 
-/// One as it is kept.
+/// An inode as it is stored.
 #[derive(Debug, Default, Clone, Copy)]
 struct Row {
     id: [u64; 2],
-    /// Slot of a pending inode; then the number of a finished one, 0 as long as it has none.
+    /// Slot of a pending inode; later the number of the inode in the image, 0 if it has none yet.
     slot_or_number: u64,
     state: u8,
     has_content: u8,
@@ -71,11 +74,11 @@ struct Row {
 }
 
 impl Links {
-    /// None; at most so many bytes in memory, or the least that can be.
+    /// Starts empty. Uses at most `memory_bytes_max` bytes, but at least a few pages.
     pub(crate) fn new(memory_bytes_max: u64, temp_dir: Option<&Path>) -> Self {
         let temp_dir = || temp_dir.map(Path::to_path_buf);
         Self {
-            // An index that doubles takes twice what it has.
+            // An index that doubles holds both its old and new pages.
             rows: Rows::new(memory_bytes_max / 2, temp_dir()),
             targets: Heap::new(memory_bytes_max / 16, temp_dir()),
             index: Index::new(memory_bytes_max * 3 / 16, temp_dir()),
@@ -84,17 +87,17 @@ impl Links {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no inodes.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Bytes of temporary files.
+    /// Bytes of the temporary files.
     pub(crate) fn file_len(&self) -> u64 {
         self.rows.file_len() + self.targets.file_len() + self.index.file_len()
     }
 
-    /// The one with an id.
+    /// Finds the slot of an inode by its id.
     pub(crate) fn find(&mut self, id: LinkId) -> Result<Option<u32>, WriteError> {
         let wanted = [id.device, id.inode];
         let rows = &mut self.rows;
@@ -102,11 +105,11 @@ impl Links {
             let row = read(rows.get(slot)?);
             Ok(row.id == wanted && row.is_hidden == 0)
         });
-        found.map_err(WriteError::Spool)
+        found.map_err(WriteError::TemporaryFile)
     }
 
-    /// Adds one, instead of the one that was `found` with its id, of another kind. Its group is
-    /// empty.
+    /// Adds an inode. It replaces the one in the slot `found`, which has the same id and another
+    /// kind. Its group is empty.
     pub(crate) fn push(
         &mut self,
         id: LinkId,
@@ -117,7 +120,7 @@ impl Links {
         path: &[u8],
     ) -> Result<u32, WriteError> {
         let slot = slot(self.count as usize, "inodes with several names", path)?;
-        let target_start = self.targets.push(target).map_err(WriteError::Spool)?;
+        let target_start = self.targets.push(target).map_err(WriteError::TemporaryFile)?;
         let row = Row {
             id: [id.device, id.inode],
             target_start,
@@ -128,23 +131,23 @@ impl Links {
         self.put(slot, &row)?;
         self.set(slot, &Link { state: state.clone(), record: *record, content: None })?;
         if let Some(found) = found {
-            // Nobody finds it any more; what it says of its names stays.
+            // It is not found any more, but the names counted for it stay.
             let mut row = self.row(found)?;
             row.is_hidden = 1;
             self.put(found, &row)?;
         }
-        self.index.insert(hash(row.id), slot).map_err(WriteError::Spool)?;
+        self.index.insert(hash(row.id), slot).map_err(WriteError::TemporaryFile)?;
         Ok(slot)
     }
 
-    /// What is known of one.
+    /// Returns what is known of an inode.
     pub(crate) fn get(&mut self, slot: u32) -> Result<Link, WriteError> {
         let row = self.row(slot)?;
         let state = match row.state {
             STATE_PENDING => LinkState::Pending(row.slot_or_number),
             STATE_LEFT_OUT => match self.left_out.get(&slot) {
                 Some(kind) => LinkState::LeftOut(kind.clone()),
-                None => return Err(WriteError::Spool(std::io::ErrorKind::InvalidData.into())),
+                None => return Err(WriteError::TemporaryFileDamaged),
             },
             _ => LinkState::Ready,
         };
@@ -161,7 +164,7 @@ impl Links {
         Ok(Link { state, record, content })
     }
 
-    /// Changes what is known of one.
+    /// Changes what is known of an inode.
     pub(crate) fn set(&mut self, slot: u32, link: &Link) -> Result<(), WriteError> {
         let mut row = self.row(slot)?;
         (row.state, row.slot_or_number) = match &link.state {
@@ -180,11 +183,11 @@ impl Links {
         self.put(slot, &row)
     }
 
-    /// Target of a symbolic link.
+    /// Reads the target of a symbolic link.
     pub(crate) fn target(&mut self, slot: u32, out: &mut Vec<u8>) -> Result<(), WriteError> {
         let row = self.row(slot)?;
         let got = self.targets.get(row.target_start, row.target_len as usize, out);
-        got.map_err(WriteError::Spool)
+        got.map_err(WriteError::TemporaryFile)
     }
 
     /// Adds a name.
@@ -194,15 +197,15 @@ impl Links {
         self.put(slot, &row)
     }
 
-    /// Takes a name away that was added before.
+    /// Removes a name that was added before.
     pub(crate) fn remove_path(&mut self, slot: u32, path: &PathDigest) -> Result<(), WriteError> {
         let mut row = self.row(slot)?;
         row.group.remove_path(path);
         self.put(slot, &row)
     }
 
-    /// Number of names, and the number of the inode that [`Links::set_number`] gave it, else 0.
-    /// Of a finished one only; an inode with one name that is no link has the slot [`NONE`].
+    /// Returns the number of names, and the number in the image if [`Links::set_number`] set it, or
+    /// 0. [`NONE`] stands for an inode with one name that is no link.
     pub(crate) fn names_and_number(&mut self, slot: u32) -> Result<(u64, u64), WriteError> {
         if slot == NONE {
             return Ok((1, 0));
@@ -211,7 +214,7 @@ impl Links {
         Ok((row.group.name_count, row.slot_or_number))
     }
 
-    /// Says which number the inode has.
+    /// Sets the number of the inode in the image.
     pub(crate) fn set_number(&mut self, slot: u32, number: u64) -> Result<(), WriteError> {
         if slot == NONE {
             return Ok(());
@@ -221,7 +224,7 @@ impl Links {
         self.put(slot, &row)
     }
 
-    /// Adds all groups to the digest of a tree.
+    /// Adds the names of all inodes to the digest of a tree.
     pub(crate) fn add_to(&mut self, digest: &mut TreeDigest) -> Result<(), WriteError> {
         for slot in 0..self.count {
             digest.add_links(&self.row(slot)?.group);
@@ -231,13 +234,13 @@ impl Links {
 
     fn row(&mut self, slot: u32) -> Result<Row, WriteError> {
         if slot >= self.count {
-            return Err(WriteError::Spool(std::io::ErrorKind::InvalidData.into()));
+            return Err(WriteError::TemporaryFileDamaged);
         }
-        self.rows.get(slot).map(read).map_err(WriteError::Spool)
+        self.rows.get(slot).map(read).map_err(WriteError::TemporaryFile)
     }
 
     fn put(&mut self, slot: u32, row: &Row) -> Result<(), WriteError> {
-        write(row, self.rows.get_mut(slot).map_err(WriteError::Spool)?);
+        write(row, self.rows.get_mut(slot).map_err(WriteError::TemporaryFile)?);
         Ok(())
     }
 }
@@ -249,7 +252,7 @@ fn hash(id: [u64; 2]) -> u32 {
     (xxh3_64(&bytes) >> 32) as u32
 }
 
-/// Numbers of a row from front to back.
+/// Reads the fields of a row from front to back.
 struct Fields<'b>(&'b [u8]);
 
 impl Fields<'_> {
@@ -294,7 +297,7 @@ fn read(bytes: &[u8; ROW_LEN]) -> Row {
 fn write(row: &Row, bytes: &mut [u8; ROW_LEN]) {
     let mut at = 0;
     let mut put = |field: &[u8]| {
-        // The fields of a row are as long as a row, see the test.
+        // The fields of a row fit into its length; a test checks it.
         if let Some(room) = bytes.get_mut(at..at + field.len()) {
             room.copy_from_slice(field);
         }

@@ -1,38 +1,34 @@
 //! Bytes that are read and changed in any order, in bounded memory.
 //!
-//! A page that no longer fits waits in a temporary file without a name, made when it is first
-//! needed. Which page leaves is decided by a clock: one that was used since the hand last passed
-//! gets another round. A page that was never used is all zero and lies nowhere.
+//! Pages beyond the budget wait in a temporary file. The clock algorithm decides which page leaves
+//! memory: a page that was used since the hand last passed stays for another round. A page that was
+//! never changed is all zero and is stored nowhere.
 //!
-//! On top: [`Rows`], records of one length by number; [`Heap`], byte strings end to end; and
-//! [`Index`], which finds the number of a record by a hash. Besides its pages in memory each holds
-//! four bytes a page of 4 KiB.
+//! Three structures use pages: [`Rows`], records of one length by number; [`Heap`], byte strings
+//! one after the other; and [`Index`], which finds the number of a record by a hash. Beside its
+//! pages in memory each takes four bytes a page of 4 KiB.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use crate::temporary::get_or_make;
+use crate::exec::spill::Spill;
 
 /// Bytes of a page.
 const PAGE_LEN: usize = 4096;
-/// Fewest pages in memory: one cannot do.
+/// Fewest pages in memory.
 const FRAMES_MIN: usize = 4;
 
-/// Where a page is: nowhere, as it is zero; in the file; else in this frame.
+/// Where a page is: nowhere, because it is zero; in the file; otherwise in the frame with this
+/// index.
 const ZERO: u32 = u32::MAX;
 const IN_FILE: u32 = u32::MAX - 1;
 
-/// The pages.
+/// Pages, some of them in memory.
 #[derive(Debug)]
 pub(crate) struct Paged {
-    temp_dir: Option<PathBuf>,
-    file: Option<File>,
-    file_len: u64,
-    places: Vec<u32>,
+    spill: Spill,
+    locations: Vec<u32>,
     frames: Vec<Frame>,
-    frame_count_max: usize,
     hand: usize,
 }
 
@@ -45,32 +41,25 @@ struct Frame {
 }
 
 impl Paged {
-    /// No pages; at most so many bytes of them in memory, but never fewer than four pages.
+    /// Starts without pages. At most `memory_bytes_max` bytes of them stay in memory, but never
+    /// fewer than four pages.
     pub(crate) fn new(memory_bytes_max: u64, temp_dir: Option<PathBuf>) -> Self {
-        let frame_count_max = usize::try_from(memory_bytes_max / PAGE_LEN as u64);
-        Self {
-            temp_dir,
-            file: None,
-            file_len: 0,
-            places: Vec::new(),
-            frames: Vec::new(),
-            frame_count_max: frame_count_max.unwrap_or(usize::MAX).max(FRAMES_MIN),
-            hand: 0,
-        }
+        let spill = Spill::new(memory_bytes_max, temp_dir);
+        Self { spill, locations: Vec::new(), frames: Vec::new(), hand: 0 }
     }
 
     /// Bytes of the temporary file.
     pub(crate) fn file_len(&self) -> u64 {
-        self.file_len
+        self.spill.file_len()
     }
 
-    /// A page to be read.
+    /// Returns a page for reading.
     fn page(&mut self, page: usize) -> io::Result<&[u8; PAGE_LEN]> {
         let frame = self.bring(page)?;
         Ok(&self.frames[frame].bytes)
     }
 
-    /// A page to be changed.
+    /// Returns a page for changing.
     fn page_mut(&mut self, page: usize) -> io::Result<&mut [u8; PAGE_LEN]> {
         let frame = self.bring(page)?;
         let frame = &mut self.frames[frame];
@@ -78,35 +67,33 @@ impl Paged {
         Ok(&mut frame.bytes)
     }
 
-    /// The frame that holds a page, which it holds from now on.
+    /// Brings a page into memory. Returns the frame that holds it.
     fn bring(&mut self, page: usize) -> io::Result<usize> {
-        if page >= self.places.len() {
-            self.places.resize(page + 1, ZERO);
+        if page >= self.locations.len() {
+            self.locations.resize(page + 1, ZERO);
         }
-        let place = self.places[page];
-        if let Some(frame) = self.frames.get_mut(place as usize) {
+        let location = self.locations[page];
+        if let Some(frame) = self.frames.get_mut(location as usize) {
             frame.was_used = true;
-            return Ok(place as usize);
+            return Ok(location as usize);
         }
         let index = self.free_frame()?;
         let frame = &mut self.frames[index];
-        match (place, &self.file) {
-            (IN_FILE, Some(file)) => {
-                file.read_exact_at(&mut frame.bytes[..], offset_of(page))?;
-            }
-            (IN_FILE, None) => return Err(io::ErrorKind::NotFound.into()),
+        match location {
+            IN_FILE => self.spill.read_at(&mut frame.bytes[..], offset_of(page))?,
             _ => frame.bytes.fill(0),
         }
         frame.page = page;
         frame.is_changed = false;
         frame.was_used = true;
-        self.places[page] = index as u32;
+        self.locations[page] = index as u32;
         Ok(index)
     }
 
-    /// A frame whose page is in the file or was never there.
+    /// Frees a frame: writes its page to the file if needed.
     fn free_frame(&mut self) -> io::Result<usize> {
-        if self.frames.len() < self.frame_count_max {
+        let has_memory = self.spill.take_memory(PAGE_LEN as u64);
+        if has_memory || self.frames.len() < FRAMES_MIN {
             let bytes = Box::new([0; PAGE_LEN]);
             self.frames.push(Frame { bytes, page: 0, is_changed: false, was_used: false });
             return Ok(self.frames.len() - 1);
@@ -120,14 +107,12 @@ impl Paged {
             }
             let page = frame.page;
             if frame.is_changed {
-                let file = get_or_make(&mut self.file, self.temp_dir.as_deref())?;
-                file.write_all_at(&frame.bytes[..], offset_of(page))?;
+                self.spill.write_at(&frame.bytes[..], offset_of(page))?;
                 frame.is_changed = false;
-                self.file_len = self.file_len.max(offset_of(page + 1));
             }
-            // What was never changed since it was zero is zero still, but the file has it not.
-            let is_in_file = offset_of(page + 1) <= self.file_len;
-            self.places[page] = if is_in_file { IN_FILE } else { ZERO };
+            // A page that was never changed is still zero, but the file may not hold it.
+            let is_in_file = offset_of(page + 1) <= self.spill.file_len();
+            self.locations[page] = if is_in_file { IN_FILE } else { ZERO };
             return Ok(index);
         }
     }
@@ -137,7 +122,7 @@ fn offset_of(page: usize) -> u64 {
     page as u64 * PAGE_LEN as u64
 }
 
-/// Records of one length, by number. One that was never written is zero.
+/// Records of one length, by number. A record that was never written is zero.
 #[derive(Debug)]
 pub(crate) struct Rows<const LEN: usize> {
     paged: Paged,
@@ -150,18 +135,18 @@ impl<const LEN: usize> Rows<LEN> {
         Self { paged: Paged::new(memory_bytes_max, temp_dir) }
     }
 
-    /// A record to be read: at most one page is read and one written.
+    /// Returns a record for reading. At most one page is read and one written.
     pub(crate) fn get(&mut self, number: u32) -> io::Result<&[u8; LEN]> {
-        let (page, at) = Self::place(number);
+        let (page, at) = Self::locate(number);
         let bytes = self.paged.page(page)?;
-        bytes[at..].first_chunk().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        bytes[at..].first_chunk().ok_or_else(|| unreachable!("records do not cross pages"))
     }
 
-    /// A record to be changed.
+    /// Returns a record for changing.
     pub(crate) fn get_mut(&mut self, number: u32) -> io::Result<&mut [u8; LEN]> {
-        let (page, at) = Self::place(number);
+        let (page, at) = Self::locate(number);
         let bytes = self.paged.page_mut(page)?;
-        bytes[at..].first_chunk_mut().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        bytes[at..].first_chunk_mut().ok_or_else(|| unreachable!("records do not cross pages"))
     }
 
     /// Bytes of the temporary file.
@@ -169,13 +154,13 @@ impl<const LEN: usize> Rows<LEN> {
         self.paged.file_len()
     }
 
-    fn place(number: u32) -> (usize, usize) {
+    fn locate(number: u32) -> (usize, usize) {
         let number = number as usize;
         (number / Self::PER_PAGE, number % Self::PER_PAGE * LEN)
     }
 }
 
-/// Byte strings end to end, never changed.
+/// Byte strings, one after the other, never changed.
 #[derive(Debug)]
 pub(crate) struct Heap {
     paged: Paged,
@@ -187,7 +172,7 @@ impl Heap {
         Self { paged: Paged::new(memory_bytes_max, temp_dir), end: 0 }
     }
 
-    /// Keeps a string; where it begins.
+    /// Appends a string. Returns where it begins.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> io::Result<u64> {
         let start = self.end;
         while !bytes.is_empty() {
@@ -201,7 +186,7 @@ impl Heap {
         Ok(start)
     }
 
-    /// Puts a string into `out`.
+    /// Reads a string into `out`.
     pub(crate) fn get(&mut self, mut start: u64, len: usize, out: &mut Vec<u8>) -> io::Result<()> {
         out.clear();
         while out.len() < len {
@@ -220,59 +205,59 @@ impl Heap {
     }
 }
 
-/// Finds the number of a record by a hash, of which 32 bits are kept: a place is the hash scaled to
-/// the number of places, and the next free one behind it. So all are in order of their hashes, and
-/// doubling goes through both old and new places from front to back.
+/// Finds the number of a record by 32 bits of a hash. The hash is scaled to the number of buckets;
+/// a record takes the next free bucket from there. So records lie in the order of their hashes, and
+/// doubling reads and writes buckets from front to back.
 #[derive(Debug)]
 pub(crate) struct Index {
-    places: Rows<8>,
-    place_count: u64,
+    buckets: Rows<8>,
+    bucket_count: u64,
     used: u64,
     memory_bytes_max: u64,
     temp_dir: Option<PathBuf>,
 }
 
-/// Places of an index at first.
-const PLACES_MIN: u64 = (PAGE_LEN / 8) as u64;
-/// Places of an index at most: every number there can be, at the greatest load.
-const PLACES_MAX: u64 = 1 << 32;
+/// Buckets of a new index.
+const BUCKETS_MIN: u64 = (PAGE_LEN / 8) as u64;
+/// Most buckets of an index: enough for every number at the greatest load.
+const BUCKETS_MAX: u64 = 1 << 32;
 
 impl Index {
-    /// An empty index; while it doubles, it holds twice these bytes.
+    /// Makes an empty index. While it doubles, it holds twice these bytes.
     pub(crate) fn new(memory_bytes_max: u64, temp_dir: Option<PathBuf>) -> Self {
         Self {
-            places: Rows::new(memory_bytes_max, temp_dir.clone()),
-            place_count: PLACES_MIN,
+            buckets: Rows::new(memory_bytes_max, temp_dir.clone()),
+            bucket_count: BUCKETS_MIN,
             used: 0,
             memory_bytes_max,
             temp_dir,
         }
     }
 
-    /// Calls `is_it` with numbers whose record may be the one, until it says so. Reads a page or
-    /// two.
+    /// Calls `is_it` with the numbers of records that have this hash, until it returns true. Reads
+    /// a page or two.
     pub(crate) fn find(
         &mut self,
         hash: u32,
         mut is_it: impl FnMut(u32) -> io::Result<bool>,
     ) -> io::Result<Option<u32>> {
-        let mut place = self.first_place(hash);
+        let mut bucket = self.first_bucket(hash);
         loop {
-            let (found, number) = read_place(self.places.get(place)?);
+            let (found, number) = read_bucket(self.buckets.get(bucket)?);
             if number == 0 {
                 return Ok(None);
             }
             if found == hash && is_it(number - 1)? {
                 return Ok(Some(number - 1));
             }
-            place = self.next_place(place);
+            bucket = self.next_bucket(bucket);
         }
     }
 
     /// Adds the number of a record, below 2^32 - 1, that was not found.
     pub(crate) fn insert(&mut self, hash: u32, number: u32) -> io::Result<()> {
-        // At most five of eight places are used, so one is free.
-        if (self.used + 1) * 8 > self.place_count * 5 && self.place_count < PLACES_MAX {
+        // At most five of eight buckets are used, so one is free.
+        if (self.used + 1) * 8 > self.bucket_count * 5 && self.bucket_count < BUCKETS_MAX {
             self.double()?;
         }
         self.put(hash, number + 1)
@@ -280,19 +265,19 @@ impl Index {
 
     /// Bytes of the temporary file.
     pub(crate) fn file_len(&self) -> u64 {
-        self.places.file_len()
+        self.buckets.file_len()
     }
 
     fn put(&mut self, hash: u32, number: u32) -> io::Result<()> {
-        let mut place = self.first_place(hash);
+        let mut bucket = self.first_bucket(hash);
         loop {
-            let bytes = self.places.get(place)?;
-            if read_place(bytes).1 == 0 {
+            let bytes = self.buckets.get(bucket)?;
+            if read_bucket(bytes).1 == 0 {
                 break;
             }
-            place = self.next_place(place);
+            bucket = self.next_bucket(bucket);
         }
-        let bytes = self.places.get_mut(place)?;
+        let bytes = self.buckets.get_mut(bucket)?;
         bytes[..4].copy_from_slice(&hash.to_le_bytes());
         bytes[4..].copy_from_slice(&number.to_le_bytes());
         self.used += 1;
@@ -301,12 +286,12 @@ impl Index {
 
     fn double(&mut self) -> io::Result<()> {
         let larger = Self {
-            place_count: self.place_count * 2,
+            bucket_count: self.bucket_count * 2,
             ..Self::new(self.memory_bytes_max, self.temp_dir.clone())
         };
         let mut smaller = std::mem::replace(self, larger);
-        for place in 0..smaller.place_count {
-            let (hash, number) = read_place(smaller.places.get(place as u32)?);
+        for bucket in 0..smaller.bucket_count {
+            let (hash, number) = read_bucket(smaller.buckets.get(bucket as u32)?);
             if number > 0 {
                 self.put(hash, number)?;
             }
@@ -314,25 +299,25 @@ impl Index {
         Ok(())
     }
 
-    fn first_place(&self, hash: u32) -> u32 {
-        ((u64::from(hash) * self.place_count) >> 32) as u32
+    fn first_bucket(&self, hash: u32) -> u32 {
+        ((u64::from(hash) * self.bucket_count) >> 32) as u32
     }
 
-    fn next_place(&self, place: u32) -> u32 {
-        ((u64::from(place) + 1) % self.place_count) as u32
+    fn next_bucket(&self, bucket: u32) -> u32 {
+        ((u64::from(bucket) + 1) % self.bucket_count) as u32
     }
 }
 
-fn read_place(bytes: &[u8; 8]) -> (u32, u32) {
-    let place = u64::from_le_bytes(*bytes);
-    (place as u32, (place >> 32) as u32)
+fn read_bucket(bytes: &[u8; 8]) -> (u32, u32) {
+    let bucket = u64::from_le_bytes(*bytes);
+    (bucket as u32, (bucket >> 32) as u32)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Few pages in memory, so that nearly everything passes through the file.
+    /// Few pages in memory, so nearly all go through the file.
     const LITTLE: u64 = 6 * PAGE_LEN as u64;
 
     fn scattered(number: u32) -> u32 {
@@ -385,7 +370,7 @@ mod tests {
     fn an_index_finds_what_it_was_given_and_nothing_else() {
         for memory in [0, LITTLE, 1 << 30] {
             let mut index = Index::new(memory, None);
-            // Every hash twice, and some at the very end, which go on at the front.
+            // Every hash twice, and some at the very end, which continue at the front.
             let hash = |number: u32| match number {
                 0..100 => u32::MAX - number % 2,
                 _ => scattered(number / 2),

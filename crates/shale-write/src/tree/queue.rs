@@ -1,11 +1,11 @@
-//! Numbers that are written in one order and read in the same order later, in bounded memory.
+//! A queue of numbers, in bounded memory.
 
 use std::collections::VecDeque;
 
-use super::record::{get, put};
-use super::store::{BLOCK_LEN, Block, Store, pack};
-use crate::WriteError;
-use crate::compress::Bench;
+use crate::exec::scratch::EncoderScratch;
+use crate::plan::error::WriteError;
+use crate::tree::record::{get, put};
+use crate::tree::store::{BLOCK_LEN, Block, Store, pack};
 
 /// First in, first out.
 #[derive(Debug, Default)]
@@ -14,23 +14,23 @@ pub(crate) struct Queue {
     back: Vec<u8>,
     front: Vec<u8>,
     at: usize,
-    bench: Bench,
+    scratch: EncoderScratch,
 }
 
 impl Queue {
-    /// Adds numbers that will be read together.
+    /// Appends two numbers, which are read together.
     pub(crate) fn push(&mut self, numbers: [u64; 2], store: &mut Store) -> Result<(), WriteError> {
         for number in numbers {
             put(&mut self.back, number);
         }
         if self.back.len() >= BLOCK_LEN {
-            self.blocks.push_back(store.put(pack(&mut self.bench, &self.back)?)?);
+            self.blocks.push_back(store.put(pack(&mut self.scratch, &self.back)?)?);
             self.back.clear();
         }
         Ok(())
     }
 
-    /// Takes the oldest.
+    /// Removes and returns the oldest two numbers.
     pub(crate) fn pop(&mut self, store: &mut Store) -> Result<Option<[u64; 2]>, WriteError> {
         if self.at == self.front.len() {
             self.at = 0;
@@ -46,7 +46,7 @@ impl Queue {
         let pair = get(&self.front, &mut self.at).zip(get(&self.front, &mut self.at));
         match pair {
             Some((a, b)) => Ok(Some([a, b])),
-            None => Err(WriteError::Spool(std::io::ErrorKind::InvalidData.into())),
+            None => Err(WriteError::TemporaryFileDamaged),
         }
     }
 }

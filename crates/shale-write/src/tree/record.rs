@@ -1,39 +1,40 @@
-//! Entries in temporary storage: as few bytes as they take without looking twice.
+//! Entries in temporary storage, in few bytes and one pass.
 //!
-//! A record holds a key, attributes and a link target. The key is the path with zero bytes for
-//! slashes, so that keys of one depth sort as their components do. In a block each record says how
-//! it differs from the one before: a shared start of the key, attributes only where they change.
-//! Blocks are read back by the program that wrote them, and yet nothing in them is trusted: what
-//! does not parse is an error of the temporary file.
+//! A record holds a key, attributes and a link target. The key is the path with zero bytes instead
+//! of slashes, so keys of one depth sort as their components do. In a block, each record stores how
+//! it differs from the one before: the start of the key is shared, and attributes are stored only
+//! where they change. The program that wrote the blocks reads them back, but they are not trusted:
+//! a block that does not parse is an error.
 
-use std::io;
 use std::ops::Range;
 
 use shale_format::{InodeKind, Timestamp};
 
-/// What an entry is, without its name.
+use crate::plan::error::WriteError;
+
+/// An entry without its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Record {
-    /// Place of the entry in the source; of two with one path the greater stays.
+    /// Number of the entry in the source. Of two entries with one path the later one stays.
     pub(crate) sequence: u64,
-    /// Content id of a file, number of a device, directories in a directory; else 0.
+    /// Content id of a file, number of a device, count of directories in a directory; otherwise 0.
     pub(crate) payload: u64,
     /// Link slot, or [`NONE`].
     pub(crate) link: u32,
     pub(crate) attributes: Attributes,
 }
 
-/// What inodes near each other have in common more often than not.
+/// Fields that inodes near each other mostly share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Attributes {
     pub(crate) mode: u16,
-    /// A directory that was only mentioned in paths.
+    /// A directory that a path implies and no entry gives.
     pub(crate) implied: bool,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Set of attributes, or [`NONE`].
+    /// Number of the set of extended attributes, or [`NONE`].
     pub(crate) xattrs: u32,
-    /// mtime, atime, ctime, btime; the epoch where not kept.
+    /// mtime, atime, ctime and btime; the epoch where not kept.
     pub(crate) times: [Timestamp; 4],
 }
 
@@ -41,24 +42,42 @@ pub(crate) struct Attributes {
 pub(crate) const NONE: u32 = u32::MAX;
 
 impl Record {
-    /// Kind of the inode.
+    /// Returns the kind of the inode.
     pub(crate) fn kind(&self) -> InodeKind {
-        // Modes are only made of kinds.
+        // Modes are made only of kinds.
         InodeKind::from_mode(u32::from(self.attributes.mode)).unwrap_or(InodeKind::File)
     }
 }
 
-/// The name in a key.
+/// Returns the record of a directory without an entry: mode 0755, times at the epoch.
+pub(crate) fn implied_directory(sequence: u64) -> Record {
+    let mode = (InodeKind::Directory.mode_bits() | 0o755) as u16;
+    let attributes = Attributes { mode, implied: true, xattrs: NONE, ..Attributes::default() };
+    Record { sequence, payload: 0, link: NONE, attributes }
+}
+
+/// Returns the next slot, or an error if none is left.
+pub(crate) fn slot(count: usize, what: &'static str, path: &[u8]) -> Result<u32, WriteError> {
+    let max = u64::from(NONE) - 1;
+    u32::try_from(count).ok().filter(|&slot| slot != NONE).ok_or_else(|| WriteError::Limit {
+        path: path.to_vec(),
+        what,
+        found: count as u64,
+        max,
+    })
+}
+
+/// Returns the name in a key.
 pub(crate) fn name_of(key: &[u8]) -> &[u8] {
     key.rsplit(|&byte| byte == 0).next().unwrap_or(key)
 }
 
-/// The key of the directory that holds it; empty for the root.
+/// Returns the key of the parent directory; empty for the root.
 pub(crate) fn parent_of(key: &[u8]) -> &[u8] {
     key.iter().rposition(|&byte| byte == 0).map_or(&[], |at| &key[..at])
 }
 
-/// The path of a key.
+/// Returns the path of a key.
 pub(crate) fn path_of(key: &[u8]) -> Vec<u8> {
     key.iter().map(|&byte| if byte == 0 { b'/' } else { byte }).collect()
 }
@@ -70,7 +89,7 @@ const SEQUENCE_NEXT: u8 = 8;
 const HAS_LINK: u8 = 16;
 const HAS_TARGET: u8 = 32;
 
-/// Writes records of one block.
+/// Writes the records of a block.
 #[derive(Debug, Default)]
 pub(crate) struct RecordWriter {
     pub(crate) bytes: Vec<u8>,
@@ -136,7 +155,7 @@ impl RecordWriter {
         self.record = *record;
     }
 
-    /// The block so far; the next one begins.
+    /// Returns the block so far and begins the next one.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.key.clear();
         self.record = Record::default();
@@ -144,7 +163,7 @@ impl RecordWriter {
     }
 }
 
-/// Reads records of one block after the other.
+/// Reads the records of one block after the other.
 #[derive(Debug, Default)]
 pub(crate) struct RecordReader {
     bytes: Vec<u8>,
@@ -155,7 +174,7 @@ pub(crate) struct RecordReader {
 }
 
 impl RecordReader {
-    /// Gives the memory of the block that was read, to be filled with the next one.
+    /// Returns the buffer of the last block, to be filled with the next one.
     pub(crate) fn next_block(&mut self) -> &mut Vec<u8> {
         self.bytes.clear();
         self.at = 0;
@@ -164,17 +183,20 @@ impl RecordReader {
         &mut self.bytes
     }
 
-    /// Link target of the record at hand.
+    /// Returns the link target of the current record.
     pub(crate) fn target(&self) -> &[u8] {
         &self.bytes[self.target.clone()]
     }
 
-    /// Goes to the next record; false at the end of the block.
-    pub(crate) fn advance(&mut self) -> io::Result<bool> {
+    /// Goes to the next record; returns false at the end of the block.
+    ///
+    /// # Errors
+    /// [`WriteError::TemporaryFileDamaged`] where the block does not parse.
+    pub(crate) fn advance(&mut self) -> Result<bool, WriteError> {
         if self.at == self.bytes.len() {
             return Ok(false);
         }
-        self.parse().ok_or_else(|| io::Error::other("what was written there reads back otherwise"))
+        self.parse().ok_or(WriteError::TemporaryFileDamaged)
     }
 
     fn parse(&mut self) -> Option<bool> {
@@ -235,7 +257,7 @@ impl RecordReader {
     }
 }
 
-/// Appends a number, seven bits a byte.
+/// Appends a number with seven bits a byte.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -244,7 +266,7 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Takes a number that [`put`] wrote.
+/// Reads a number that [`put`] wrote.
 pub(crate) fn get(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let mut value = 0;
     let mut shift = 0;
@@ -262,7 +284,7 @@ pub(crate) fn get(bytes: &[u8], at: &mut usize) -> Option<u64> {
     }
 }
 
-/// Bytes that two keys share at their start.
+/// Returns how many bytes two keys share at the start.
 fn shared_len(a: &[u8], b: &[u8]) -> usize {
     let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
     for (at, (a, b)) in a_words.iter().zip(b_words).enumerate() {
@@ -309,7 +331,7 @@ mod tests {
             assert_eq!((&reader.key[..], &reader.record, reader.target()), (*key, record, *target));
         }
         assert!(!reader.advance().unwrap());
-        // Cut anywhere, it is an error or fewer records, never a panic.
+        // A block that is cut anywhere is an error or has fewer records; it never panics.
         for len in 0..block.len() {
             *reader.next_block() = block[..len].to_vec();
             while let Ok(true) = reader.advance() {}

@@ -1,21 +1,21 @@
 //! Sorted runs of records, and many runs read as one.
 //!
-//! A batch goes behind the run that ends closest before it; only where there is none, a new run
-//! begins. So input in order, in two interleaved orders or in order but for small stretches gives
-//! few runs, and only disorder gives many. Runs that get too many are merged into one of the next
-//! generation: each record is moved once a generation, of which there are never more than a few.
+//! A batch is appended to the run that ends closest before it; if there is none, a new run begins.
+//! So input that is sorted, in two interleaved orders, or sorted except for short stretches gives
+//! few runs; only unsorted input gives many. Too many runs are merged into one of the next
+//! generation. Each record is moved once a generation, and there are never more than a few.
 
 use std::cmp::Ordering;
 
-use super::batch::PackedBatch;
-use super::record::{Record, RecordReader, RecordWriter};
-use super::store::{BLOCK_LEN, Block, Store, pack};
-use crate::WriteError;
-use crate::compress::Bench;
+use crate::exec::scratch::EncoderScratch;
+use crate::plan::error::WriteError;
+use crate::tree::batch::PackedBatch;
+use crate::tree::record::{Record, RecordReader, RecordWriter};
+use crate::tree::store::{BLOCK_LEN, Block, Store, pack};
 
-/// Runs of one generation. More would cost more memory to merge than they save work.
+/// Most runs of one generation. More would cost more memory to merge than they save work.
 const RUNS_MAX: usize = 128;
-/// Runs looked at for the one that a batch continues.
+/// Runs that are considered when a batch is appended.
 const OPEN_RUNS_MAX: usize = 16;
 
 /// All runs of one kind of record at one depth.
@@ -32,12 +32,12 @@ struct Run {
 }
 
 impl Runs {
-    /// Keeps a batch. Returns whether it began a run of its own.
+    /// Keeps a batch. Returns whether it began a new run.
     pub(crate) fn append(
         &mut self,
         batch: PackedBatch,
         store: &mut Store,
-        bench: &mut Bench,
+        scratch: &mut EncoderScratch,
     ) -> Result<bool, WriteError> {
         let open = self.runs.len().saturating_sub(OPEN_RUNS_MAX);
         let found = (open..self.runs.len())
@@ -54,7 +54,7 @@ impl Runs {
         }
         run.last_key = batch.last_key;
         if is_new {
-            self.consolidate(store, bench)?;
+            self.consolidate(store, scratch)?;
         }
         Ok(is_new)
     }
@@ -64,17 +64,21 @@ impl Runs {
         self.runs.len()
     }
 
-    /// Blocks of each run.
+    /// Returns the blocks of each run.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &[Block]> {
         self.runs.iter().map(|run| &run.blocks[..])
     }
 
-    /// Reads all runs as one.
+    /// Merges all runs into one sequence.
     pub(crate) fn merge(&self, store: &mut Store) -> Result<Merge<'_>, WriteError> {
         Merge::new(self.blocks(), store)
     }
 
-    fn consolidate(&mut self, store: &mut Store, bench: &mut Bench) -> Result<(), WriteError> {
+    fn consolidate(
+        &mut self,
+        store: &mut Store,
+        scratch: &mut EncoderScratch,
+    ) -> Result<(), WriteError> {
         let mut generation = 0;
         while self.runs.iter().filter(|run| run.generation == generation).count() >= RUNS_MAX {
             let (old, others) = std::mem::take(&mut self.runs)
@@ -86,14 +90,14 @@ impl Runs {
             let mut writer = BlockWriter::default();
             let mut last_key = Vec::new();
             while let Some((key, record, target)) = merge.head() {
-                writer.push(key, record, target, store, bench)?;
+                writer.push(key, record, target, store, scratch)?;
                 last_key.clear();
                 last_key.extend_from_slice(key);
                 merge.advance(store)?;
             }
             generation += 1;
-            let blocks = writer.finish(store, bench)?;
-            // Before the open ones, so that it does not count among them.
+            let blocks = writer.finish(store, scratch)?;
+            // At the front, so that it is not among the runs that are considered for new batches.
             self.runs.insert(0, Run { blocks, last_key, generation });
         }
         Ok(())
@@ -115,34 +119,34 @@ impl BlockWriter {
         record: &Record,
         target: &[u8],
         store: &mut Store,
-        bench: &mut Bench,
+        scratch: &mut EncoderScratch,
     ) -> Result<(), WriteError> {
         self.writer.push(key, record, target);
         if self.writer.bytes.len() >= BLOCK_LEN {
-            self.blocks.push(store.put(pack(bench, &self.writer.take())?)?);
+            self.blocks.push(store.put(pack(scratch, &self.writer.take())?)?);
         }
         Ok(())
     }
 
-    /// All blocks.
+    /// Returns all blocks.
     pub(crate) fn finish(
         mut self,
         store: &mut Store,
-        bench: &mut Bench,
+        scratch: &mut EncoderScratch,
     ) -> Result<Vec<Block>, WriteError> {
         if !self.writer.bytes.is_empty() {
-            self.blocks.push(store.put(pack(bench, &self.writer.take())?)?);
+            self.blocks.push(store.put(pack(scratch, &self.writer.take())?)?);
         }
         Ok(self.blocks)
     }
 }
 
-/// Runs read as one: by key; of equal keys real ones before implied ones, later ones before
-/// earlier ones. Holds one plain block a run.
+/// Runs read as one sequence, by key. Of records with equal keys, given ones come before implied
+/// ones and later ones before earlier ones. Holds one plain block a run.
 #[derive(Debug)]
 pub(crate) struct Merge<'r> {
     cursors: Vec<Cursor<'r>>,
-    /// A heap of those cursors that are not at their end, the least first.
+    /// A heap of the cursors that are not at their end, the smallest first.
     heap: Vec<u32>,
 }
 
@@ -155,7 +159,7 @@ struct Cursor<'r> {
 impl Cursor<'_> {
     fn advance(&mut self, store: &mut Store) -> Result<bool, WriteError> {
         loop {
-            if self.reader.advance().map_err(WriteError::Spool)? {
+            if self.reader.advance()? {
                 return Ok(true);
             }
             match self.blocks.next() {
@@ -167,7 +171,7 @@ impl Cursor<'_> {
 }
 
 impl<'r> Merge<'r> {
-    /// Begins to read.
+    /// Starts reading.
     pub(crate) fn new(
         runs: impl Iterator<Item = &'r [Block]>,
         store: &mut Store,
@@ -186,13 +190,13 @@ impl<'r> Merge<'r> {
         Ok(merge)
     }
 
-    /// The least record, if any is left: key, record, link target.
+    /// Returns the smallest record that is left: key, record and link target.
     pub(crate) fn head(&self) -> Option<(&[u8], &Record, &[u8])> {
         let reader = &self.cursors[*self.heap.first()? as usize].reader;
         Some((&reader.key, &reader.record, reader.target()))
     }
 
-    /// Goes to the next record.
+    /// Moves to the next record.
     pub(crate) fn advance(&mut self, store: &mut Store) -> Result<(), WriteError> {
         if let Some(&first) = self.heap.first() {
             if !self.cursors[first as usize].advance(store)? {

@@ -1,21 +1,23 @@
-//! The tree when all of it is there: directories that were only mentioned are made up, and each
-//! directory knows how many are in it.
+//! Completes the tree when all entries are there: adds the directories that paths imply, and counts
+//! the directories in each directory.
 //!
-//! From the deepest directories up: those given at one depth, those that entries of the next depth
-//! mention, and the parents of the directories found one deeper are read as one and written again
-//! as one run. Only directories are written twice, files never.
+//! This starts at the deepest directories. The directories given at one depth, those that the paths
+//! of entries imply, and the parents of the directories one level deeper are merged and written as
+//! one run. Only directories are written twice, never files.
 
-use super::batch::{Parents, add_entry};
-use super::record::{NONE, Record, parent_of, path_of};
-use super::runs::{BlockWriter, Merge, Runs};
-use super::store::{Block, Store};
-use super::{Links, XattrSets, implied_directory};
-use crate::compress::Bench;
-use crate::digest::{TreeDigest, content_digest};
-use crate::source::{Missing, Repeat, Review};
-use crate::{Problem, WriteError};
+use shale_model::{Missing, Problem, Repeat, Review};
 
-/// Repeats, collisions and missing directories that are kept: enough to tell people.
+use crate::exec::scratch::EncoderScratch;
+use crate::plan::digest::{TreeDigest, content_digest};
+use crate::plan::error::WriteError;
+use crate::tree::batch::{Parents, add_entry};
+use crate::tree::links::Links;
+use crate::tree::record::{NONE, Record, implied_directory, parent_of, path_of};
+use crate::tree::runs::{BlockWriter, Merge, Runs};
+use crate::tree::sets::XattrSets;
+use crate::tree::store::{Block, Store};
+
+/// Most repeats, collisions and missing directories that are kept for messages.
 pub(crate) const NOTED_MAX: usize = 4096;
 
 /// Notes a path that came twice.
@@ -25,24 +27,24 @@ pub(crate) fn note(repeats: &mut Vec<Repeat>, key: &[u8], sequences: (u64, u64))
     }
 }
 
-/// Everything that was taken in.
-pub(crate) struct Sealed {
+/// A complete tree.
+pub(crate) struct SealedTree {
     pub(crate) store: Store,
-    pub(crate) bench: Bench,
-    /// Its payload is the number of directories in it, as with every directory.
+    pub(crate) scratch: EncoderScratch,
+    /// As for every directory, the payload is the number of directories in it.
     pub(crate) root: Record,
-    /// By depth; the first is what is in the root.
+    /// By depth. The first holds the entries of the root.
     pub(crate) depths: Vec<Depth>,
     pub(crate) links: Links,
     pub(crate) xattr_sets: XattrSets,
-    /// Of all entries but the root, without links.
+    /// Digest of all entries except the root, without links.
     pub(crate) digest: TreeDigest,
     /// Paths that came twice, as far as they were noticed.
     pub(crate) repeats: Vec<Repeat>,
-    /// Entries that are no directories and came after a directory with the same path; known after
+    /// Entries that came after a directory with the same path and are not directories. Known after
     /// a walk.
     pub(crate) collisions: Vec<Problem>,
-    /// Directories that were made up.
+    /// Directories that were added.
     pub(crate) missing: Vec<Missing>,
 }
 
@@ -55,8 +57,8 @@ pub(crate) struct Depth {
     pub(crate) others: Runs,
 }
 
-impl Sealed {
-    /// What is to be said to the source.
+impl SealedTree {
+    /// Returns what the source should check.
     pub(crate) fn review(&self) -> Review<'_> {
         Review { repeats: &self.repeats, missing: &self.missing }
     }
@@ -66,10 +68,10 @@ impl Sealed {
         self.store.file_len() + self.links.file_len() + self.xattr_sets.file_len()
     }
 
-    /// Fills `depths`.
+    /// Merges the runs into `depths`.
     pub(super) fn complete(&mut self, runs: Vec<[Runs; 2]>) -> Result<(), WriteError> {
         let empty = content_digest(&[]);
-        // Directories of the depth at hand that have directories in them, and how many.
+        // Directories of this depth that contain directories, and how many.
         let mut mentioned = Vec::new();
         for [directories, others] in runs.into_iter().rev() {
             let all = directories.blocks().chain([&mentioned[..]]);
@@ -83,7 +85,7 @@ impl Sealed {
                 key.extend_from_slice(head);
                 let mut record = record;
                 merge.advance(&mut self.store)?;
-                // Real ones come first, the last given before earlier ones.
+                // Given ones come first, the last given before earlier ones.
                 while let Some((_, again, _)) = merge.head().filter(|head| head.0 == key) {
                     record.payload += again.payload;
                     if !again.attributes.implied {
@@ -105,14 +107,14 @@ impl Sealed {
                     let parent = parents.of(&key);
                     add_entry(&mut self.digest, &parent, &key, &record, &[], &empty, &[]);
                 }
-                writer.push(&key, &record, &[], &mut self.store, &mut self.bench)?;
-                above.count(&key, record.sequence, &mut self.store, &mut self.bench)?;
+                writer.push(&key, &record, &[], &mut self.store, &mut self.scratch)?;
+                above.count(&key, record.sequence, &mut self.store, &mut self.scratch)?;
             }
             drop(merge);
-            let directories = writer.finish(&mut self.store, &mut self.bench)?;
+            let directories = writer.finish(&mut self.store, &mut self.scratch)?;
             self.depths.push(Depth { directories, others });
             let root_count = above.count;
-            mentioned = above.finish(&mut self.store, &mut self.bench)?;
+            mentioned = above.finish(&mut self.store, &mut self.scratch)?;
             self.root.payload = root_count;
         }
         self.depths.reverse();
@@ -125,7 +127,7 @@ impl Sealed {
 struct ParentCounter {
     writer: BlockWriter,
     parent: Vec<u8>,
-    /// An entry below it.
+    /// Number of an entry below it.
     sequence: u64,
     count: u64,
 }
@@ -136,11 +138,11 @@ impl ParentCounter {
         key: &[u8],
         sequence: u64,
         store: &mut Store,
-        bench: &mut Bench,
+        scratch: &mut EncoderScratch,
     ) -> Result<(), WriteError> {
         let parent = parent_of(key);
         if parent != self.parent {
-            self.end(store, bench)?;
+            self.end(store, scratch)?;
             self.parent.extend_from_slice(parent);
             self.sequence = sequence;
         }
@@ -148,19 +150,23 @@ impl ParentCounter {
         Ok(())
     }
 
-    fn end(&mut self, store: &mut Store, bench: &mut Bench) -> Result<(), WriteError> {
+    fn end(&mut self, store: &mut Store, scratch: &mut EncoderScratch) -> Result<(), WriteError> {
         if self.count > 0 && !self.parent.is_empty() {
             let record =
                 Record { payload: self.count, link: NONE, ..implied_directory(self.sequence) };
-            self.writer.push(&self.parent, &record, &[], store, bench)?;
+            self.writer.push(&self.parent, &record, &[], store, scratch)?;
         }
         self.parent.clear();
         self.count = 0;
         Ok(())
     }
 
-    fn finish(mut self, store: &mut Store, bench: &mut Bench) -> Result<Vec<Block>, WriteError> {
-        self.end(store, bench)?;
-        self.writer.finish(store, bench)
+    fn finish(
+        mut self,
+        store: &mut Store,
+        scratch: &mut EncoderScratch,
+    ) -> Result<Vec<Block>, WriteError> {
+        self.end(store, scratch)?;
+        self.writer.finish(store, scratch)
     }
 }

@@ -1,40 +1,40 @@
-//! Sets of extended attributes, each distinct one once, in bounded memory.
+//! Distinct sets of extended attributes, in bounded memory.
 //!
-//! A set is kept as bytes in a [`Heap`]; a row says where, which number the set gets in the image
-//! and, of the set with that number, which one it is. In memory are the pages that the budget
-//! allows and the sets that were used last, as neighbours have the same ones.
+//! A [`Heap`] holds each set as bytes. A row says where the set is, which number it gets in the
+//! image, and which set has the row's own index as number. The pages that fit into the budget and
+//! the sets that were used last are in memory, because neighbours mostly share a set.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use shale_codec::xxh3_64;
+use shale_model::Xattr;
 
-use super::paged::{Heap, Index, Rows};
-use super::record::{NONE, get, put};
-use super::slot;
-use crate::WriteError;
-use crate::source::Xattr;
+use crate::tree::paged::{Heap, Index, Rows};
+use crate::tree::record::{NONE, get, put, slot};
 
-/// All of them.
+use crate::plan::error::WriteError;
+
+/// The sets, each once.
 #[derive(Debug)]
 pub(crate) struct XattrSets {
     rows: Rows<ROW_LEN>,
     heap: Heap,
     index: Index,
     count: u32,
-    /// Sets that have a number.
+    /// Number of sets that have a number in the image.
     numbered: u32,
-    /// By number modulo its length.
+    /// By set modulo the length of this list.
     recent: Vec<Option<(u32, Arc<[Xattr]>)>>,
     bytes: Vec<u8>,
     none: Arc<[Xattr]>,
 }
 
-/// Hash, length, start, number, and the set that has this row's place as number.
+/// Bytes of hash, length, start, number, and the set whose number is the index of this row.
 const ROW_LEN: usize = 24;
-/// Sets kept as they are used.
+/// Number of sets that are kept after use.
 const RECENT_COUNT: usize = 64;
-/// A longer set is not kept: many of them would be much.
+/// Longer sets are not kept, because many of them would take much memory.
 const RECENT_LEN_MAX: usize = 4096;
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -47,7 +47,7 @@ struct Row {
 }
 
 impl XattrSets {
-    /// None; at most so many bytes in memory, or the least that can be.
+    /// Starts empty. Uses at most `memory_bytes_max` bytes, but at least a few pages.
     pub(crate) fn new(memory_bytes_max: u64, temp_dir: Option<&Path>) -> Self {
         let temp_dir = || temp_dir.map(Path::to_path_buf);
         Self {
@@ -62,13 +62,13 @@ impl XattrSets {
         }
     }
 
-    /// Bytes of temporary files.
+    /// Bytes of the temporary files.
     pub(crate) fn file_len(&self) -> u64 {
         self.rows.file_len() + self.heap.file_len() + self.index.file_len()
     }
 
-    /// The number of a set, [`NONE`] of the empty one. Attributes may come in any order; of two
-    /// with one name the last stays.
+    /// Returns the index of a set; [`NONE`] for the empty one. Attributes may come in any order; of
+    /// two with one name the last stays.
     pub(crate) fn intern(&mut self, xattrs: &Arc<[Xattr]>) -> Result<u32, WriteError> {
         if xattrs.is_empty() {
             return Ok(NONE);
@@ -99,19 +99,19 @@ impl XattrSets {
             heap.get(row.start, bytes.len(), found)?;
             Ok(*found == bytes)
         });
-        if let Some(set) = known.map_err(WriteError::Spool)? {
+        if let Some(set) = known.map_err(WriteError::TemporaryFile)? {
             return Ok(set);
         }
         let set = slot(self.count as usize, "sets of extended attributes", b"")?;
-        let start = self.heap.push(&bytes).map_err(WriteError::Spool)?;
+        let start = self.heap.push(&bytes).map_err(WriteError::TemporaryFile)?;
         self.count = set + 1;
         self.change(set, |row| *row = Row { hash, len: bytes.len() as u32, start, ..*row })?;
-        self.index.insert(hash, set).map_err(WriteError::Spool)?;
+        self.index.insert(hash, set).map_err(WriteError::TemporaryFile)?;
         self.remember(set, &sorted, bytes.len());
         Ok(set)
     }
 
-    /// The attributes of a set, by name; none of [`NONE`].
+    /// Returns the attributes of a set, sorted by name; an empty set for [`NONE`].
     pub(crate) fn get(&mut self, set: u32) -> Result<Arc<[Xattr]>, WriteError> {
         if set == NONE {
             return Ok(Arc::clone(&self.none));
@@ -123,37 +123,38 @@ impl XattrSets {
         }
         let row = self.row(set)?;
         let read = self.heap.get(row.start, row.len as usize, &mut self.bytes);
-        read.map_err(WriteError::Spool)?;
-        let xattrs: Arc<[Xattr]> = parse(&self.bytes).ok_or_else(damaged)?.into();
+        read.map_err(WriteError::TemporaryFile)?;
+        let xattrs: Arc<[Xattr]> =
+            parse(&self.bytes).ok_or(WriteError::TemporaryFileDamaged)?.into();
         self.remember(set, &xattrs, row.len as usize);
         Ok(xattrs)
     }
 
-    /// Number of a set in the image, from 1 in the order in which this was asked first; 0 of
-    /// [`NONE`].
+    /// Returns the number of a set in the image. Numbers start at 1, in the order of the first call
+    /// for each set; [`NONE`] has 0.
     pub(crate) fn number(&mut self, set: u32) -> Result<u64, WriteError> {
         if set == NONE {
             return Ok(0);
         }
         let mut number = self.row(set)?.number;
         if number == 0 {
-            let place = self.numbered;
+            let index = self.numbered;
             self.numbered += 1;
             number = self.numbered;
-            self.change(place, |row| row.set_here = set)?;
+            self.change(index, |row| row.set_here = set)?;
             self.change(set, |row| row.number = number)?;
         }
         Ok(u64::from(number))
     }
 
-    /// How many have a number.
+    /// Returns how many sets have a number.
     pub(crate) fn numbered(&self) -> u32 {
         self.numbered
     }
 
-    /// The attributes of the set whose number is one more than this.
-    pub(crate) fn at(&mut self, place: u32) -> Result<Arc<[Xattr]>, WriteError> {
-        let set = self.row(place)?.set_here;
+    /// Returns the attributes of the set with the number `index + 1`.
+    pub(crate) fn at(&mut self, index: u32) -> Result<Arc<[Xattr]>, WriteError> {
+        let set = self.row(index)?.set_here;
         self.get(set)
     }
 
@@ -165,13 +166,13 @@ impl XattrSets {
 
     fn row(&mut self, set: u32) -> Result<Row, WriteError> {
         if set >= self.count {
-            return Err(damaged());
+            return Err(WriteError::TemporaryFileDamaged);
         }
-        self.rows.get(set).map(read).map_err(WriteError::Spool)
+        self.rows.get(set).map(read).map_err(WriteError::TemporaryFile)
     }
 
     fn change(&mut self, set: u32, change: impl FnOnce(&mut Row)) -> Result<(), WriteError> {
-        let bytes = self.rows.get_mut(set).map_err(WriteError::Spool)?;
+        let bytes = self.rows.get_mut(set).map_err(WriteError::TemporaryFile)?;
         let mut row = read(bytes);
         change(&mut row);
         bytes[..4].copy_from_slice(&row.hash.to_le_bytes());
@@ -210,10 +211,6 @@ fn parse(bytes: &[u8]) -> Option<Vec<Xattr>> {
     }
 }
 
-fn damaged() -> WriteError {
-    WriteError::Spool(std::io::ErrorKind::InvalidData.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,15 +239,15 @@ mod tests {
             for n in (0..COUNT).rev() {
                 assert!(sets.get(n).unwrap() == set(n), "set {n}");
             }
-            // Every second one is used, from the back.
+            // Every second set is used, from the back.
             for _ in 0..2 {
                 for n in (0..COUNT).step_by(2).rev() {
                     assert_eq!(sets.number(n).unwrap(), u64::from((COUNT - n) / 2));
                 }
             }
             assert_eq!((sets.number(NONE).unwrap(), sets.numbered()), (0, COUNT / 2));
-            for place in 0..COUNT / 2 {
-                assert!(sets.at(place).unwrap() == set(COUNT - 2 - 2 * place));
+            for index in 0..COUNT / 2 {
+                assert!(sets.at(index).unwrap() == set(COUNT - 2 - 2 * index));
             }
             assert_eq!(sets.file_len() > 0, memory == 0);
             assert!(sets.get(COUNT).is_err());

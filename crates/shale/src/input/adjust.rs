@@ -1,7 +1,7 @@
-//! Metadata other than the source has: owners, permissions, times, attributes.
+//! Metadata that replace those of the source: owners, permissions, times, attributes.
 //!
-//! Applied to directory trees while they are listed, so that only what is stored makes an image
-//! what it is, and to the entries of archives on their way.
+//! In a directory tree they are replaced while it is listed, so that the identity of the image
+//! depends only on what is stored; in archives, as the entries pass.
 
 use std::io;
 use std::ops::Range;
@@ -9,45 +9,45 @@ use std::sync::Arc;
 
 use shale_codec::Hasher;
 use shale_format::{InodeKind, Timestamp};
-use shale_write::source::{Content, ContentFile, Metadata, OpenContent, Review, Xattr};
-use shale_write::{Amend, Problem, Source, SourceEntry, WriteError};
+use shale_model::{Amend, EntrySource, Problem, SourceEntry, SourceError};
+use shale_model::{Content, ContentFile, Metadata, OpenContent, Review, Xattr};
 
 use super::chmod::Chmod;
-use super::rules::NamePattern;
+use shale_model::pattern::NamePattern;
 
-/// What is stored instead of what the source says.
+/// Which metadata replace those of the source.
 #[derive(Debug, Clone, Default)]
 pub struct Adjust {
-    /// Owner of everything.
+    /// Owner of all entries.
     pub owner: Option<u32>,
-    /// Group of everything.
+    /// Group of all entries.
     pub group: Option<u32>,
-    /// Owners by owner, before `owner`: the first range that holds decides.
+    /// New owner by stored owner, unless `owner` is set: the first range that contains it decides.
     pub owner_map: Vec<IdRange>,
-    /// Groups by group.
+    /// New group by stored group, in the same way.
     pub group_map: Vec<IdRange>,
     /// Changes of permissions.
     pub chmod: Option<Chmod>,
-    /// Time of everything: modification, access and creation.
+    /// Modification, access and creation time of all entries.
     pub mtime: Option<Timestamp>,
-    /// Such times after this become this.
+    /// Upper limit of these times.
     pub time_max: Option<Timestamp>,
     /// No extended attributes.
     pub no_xattrs: bool,
-    /// If there is any, only attributes that one of these matches.
+    /// If not empty, only attributes that match one of these are packed.
     pub xattr_include: Vec<NamePattern>,
-    /// No attributes that one of these matches.
+    /// Attributes that match one of these are not packed.
     pub xattr_exclude: Vec<NamePattern>,
 }
 
-/// Numbers from `first` to `last` become `to` and so on.
+/// Maps the numbers from `first` to `last` to those from `to` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdRange {
     /// The first number.
     pub first: u32,
     /// The last number.
     pub last: u32,
-    /// What the first number becomes.
+    /// What the first number maps to.
     pub to: u32,
 }
 
@@ -108,13 +108,13 @@ impl Amend for Adjust {
     }
 }
 
-/// A source with other metadata.
+/// A source with adjusted metadata.
 pub(crate) struct Adjusted {
-    pub(crate) source: Box<dyn Source>,
+    pub(crate) source: Box<dyn EntrySource>,
     pub(crate) adjust: Arc<Adjust>,
 }
 
-impl Source for Adjusted {
+impl EntrySource for Adjusted {
     fn seed(&self) -> [u8; 32] {
         let mut hasher = Hasher::new();
         hasher.update(&self.source.seed());
@@ -122,7 +122,7 @@ impl Source for Adjusted {
         *hasher.finalize().as_bytes()
     }
 
-    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         let Some(mut entry) = self.source.next_entry()? else { return Ok(None) };
         self.adjust.amend(&mut entry.metadata);
         entry.xattrs = self.adjust.xattrs(entry.xattrs);
@@ -137,12 +137,16 @@ impl Source for Adjusted {
         self.source.take_problems()
     }
 
-    fn review(&self, review: &Review<'_>) -> Result<(), WriteError> {
+    fn take_warnings(&mut self) -> Vec<String> {
+        self.source.take_warnings()
+    }
+
+    fn review(&self, review: &Review<'_>) -> Result<(), SourceError> {
         self.source.review(review)
     }
 }
 
-/// A content whose metadata are known.
+/// A content with known metadata.
 struct AdjustedFile<F: ?Sized> {
     metadata: Metadata,
     file: Box<F>,

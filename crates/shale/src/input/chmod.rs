@@ -1,4 +1,4 @@
-//! Changes of permissions as chmod and rsync write them: `u+rwX,go-w`, `D755,F644`.
+//! Changes of permissions in the notation of chmod and rsync: `u+rwX,go-w`, `D755,F644`.
 
 /// A list of changes, applied in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -8,7 +8,7 @@ pub struct Chmod {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Change {
-    /// For directories (`D`), for others (`F`), or for all.
+    /// Applies to directories (`D`), to other entries (`F`), or to all.
     scope: Scope,
     action: Action,
 }
@@ -27,9 +27,9 @@ enum Action {
         /// Bits that may change.
         who: u32,
         operator: Operator,
-        /// Bits as if for everyone.
+        /// Bits as if for user, group and others.
         bits: u32,
-        /// `X`: the right to execute where there is one or it is a directory.
+        /// `X`: execute permission for directories and for files that have one already.
         search: bool,
     },
 }
@@ -110,7 +110,7 @@ fn symbolic(text: &str) -> Option<Vec<Action>> {
             };
         }
         rest = &rest[end..];
-        // The sticky bit is nobody's.
+        // The sticky bit belongs to none of user, group and others.
         let who = if bits & 0o1000 != 0 { who | 0o1000 } else { who };
         actions.push(Action::Symbolic { who, operator, bits, search });
     }
@@ -118,7 +118,7 @@ fn symbolic(text: &str) -> Option<Vec<Action>> {
 }
 
 impl Chmod {
-    /// Permissions after the changes.
+    /// Returns the permissions after all changes.
     pub fn apply(&self, permissions: u32, is_directory: bool) -> u32 {
         self.changes.iter().fold(permissions, |mode, change| {
             match change.scope {
@@ -135,7 +135,7 @@ impl Chmod {
                     match operator {
                         Operator::Add => mode | bits & who,
                         Operator::Remove => mode & !(bits & who),
-                        // setuid, setgid and sticky of a directory stay, as with chmod.
+                        // Setuid, setgid and sticky bits of a directory stay, as with chmod.
                         Operator::Assign if is_directory => mode & !(who & 0o777) | bits & who,
                         Operator::Assign => mode & !who | bits & who,
                     }

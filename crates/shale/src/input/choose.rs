@@ -1,26 +1,22 @@
-//! What is taken of the inputs: by rules, by a list, by kind.
+//! Which entries of the inputs are packed: by rules, by a list, by kind.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shale_format::InodeKind;
-use shale_write::Select;
+use shale_model::Select;
 
 use super::git::GitRules;
 use super::join::join;
-use super::rules::Rules;
-use super::{Input, open};
-use crate::create::CreateOptions;
-use crate::error::Error;
-use crate::progress::{BuildProgress, Progress};
+use shale_model::pattern::Rules;
 
-/// What is taken. Everything, unless said otherwise.
+/// Which entries are packed; all by default.
 #[derive(Debug, Clone, Default)]
 pub struct Choose {
-    /// Filter rules, held against paths in the image.
+    /// Filter rules, matched against paths in the image.
     pub rules: Arc<Rules>,
-    /// Paths in the image that are taken, and no others; directories on the way to them come too.
+    /// If set, only these paths in the image are packed, with the directories that lead to them.
     pub list: Option<Arc<Listed>>,
     /// Leave out block and character devices.
     pub no_devices: bool,
@@ -28,24 +24,24 @@ pub struct Choose {
     pub no_fifos: bool,
     /// Leave out sockets.
     pub no_sockets: bool,
-    /// Leave out directories that hold nothing but such directories.
+    /// Leave out directories that contain nothing, or only such directories.
     pub no_empty_directories: bool,
-    /// Leave out what the `.gitignore` files of directory trees say; not in what links lead to.
+    /// Leave out entries that the `.gitignore` files of directory trees name; not below links.
     pub git_ignore: bool,
-    /// Told of every decision; for [`survey`].
-    pub(super) record: Option<Arc<Record>>,
+    /// Records every decision, for [`crate::survey`].
+    pub(crate) record: Option<Arc<Record>>,
 }
 
 /// Paths by which input is chosen.
 #[derive(Debug, Default)]
 pub struct Listed {
-    /// With whether it was asked for itself, and whether it was met.
+    /// For each path, whether it was listed itself, and whether it was found.
     paths: HashMap<Vec<u8>, (bool, AtomicBool)>,
 }
 
-type Record = Mutex<Vec<Decision>>;
+pub(crate) type Record = Mutex<Vec<Decision>>;
 
-/// What became of one path.
+/// What happens to one path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Decision {
     /// Path in the image.
@@ -54,12 +50,12 @@ pub struct Decision {
     pub is_directory: bool,
     /// It is packed.
     pub is_taken: bool,
-    /// The rule that decided, or another reason; empty where nothing spoke against it.
+    /// The rule that decided, or another reason; empty if nothing excluded the entry.
     pub reason: Vec<u8>,
 }
 
 impl Choose {
-    /// Takes only these paths. Each is made relative to the root of the image.
+    /// Packs only these paths. Each is relative to the root of the image.
     pub fn set_list<'p>(&mut self, paths: impl IntoIterator<Item = &'p [u8]>) {
         let mut listed = Listed::default();
         for path in paths {
@@ -74,7 +70,7 @@ impl Choose {
         self.list = Some(Arc::new(listed));
     }
 
-    /// Something that asks for the entries of an input at `prefix`, if anything is left out.
+    /// Returns the selection for an input at `prefix`, if anything is left out.
     pub(super) fn select(
         &self,
         prefix: &[u8],
@@ -93,7 +89,7 @@ impl Choose {
         })
     }
 
-    /// Listed paths that were not met: how many, and the first.
+    /// Returns the number of listed paths that were not found, and the first of them.
     pub(super) fn missing(&self) -> Option<(usize, String)> {
         let list = self.list.as_ref()?;
         let unmet =
@@ -103,12 +99,12 @@ impl Choose {
         unmet.first().map(|first| (unmet.len(), first.escape_ascii().to_string()))
     }
 
-    /// Whether an entry at this path of the image is taken.
+    /// True if the entry at this path of the image is packed.
     pub(super) fn takes(&self, path: &[u8], kind: InodeKind) -> bool {
         self.decide(path, kind).0
     }
 
-    /// Whether an entry is taken, and why.
+    /// Decides whether an entry is packed, and why.
     fn decide(&self, path: &[u8], kind: InodeKind) -> (bool, &[u8]) {
         let is_left_out = match kind {
             InodeKind::BlockDevice | InodeKind::CharDevice => self.no_devices,
@@ -146,7 +142,7 @@ impl Select for Chosen {
         let is_directory = kind == InodeKind::Directory;
         let ignored = self.git.as_ref().and_then(|git| git.ignores(path, is_directory));
         let path = join(&self.prefix, path);
-        // Rules are asked all the same: those that never match are told of.
+        // Rules are tested in any case: those that never match are reported.
         let (is_taken, reason) = self.choose.decide(&path, kind);
         let is_taken = is_taken && ignored.is_none();
         if let Some(record) = &self.choose.record {
@@ -156,25 +152,4 @@ impl Select for Chosen {
         }
         is_taken
     }
-}
-
-/// Goes through the inputs and tells what would become of every path, by path, without packing
-/// anything. Paths below a directory that is left out are not among them. Memory is all of them.
-pub fn survey(
-    sources: &[Input],
-    options: &CreateOptions,
-    progress: &dyn Progress,
-) -> Result<Vec<Decision>, Error> {
-    let record: Arc<Record> = Arc::default();
-    let mut options = options.clone();
-    options.choose.record = Some(Arc::clone(&record));
-    let mut source = open(sources, Vec::new(), &options, &BuildProgress(progress))?;
-    while source.next_entry()?.is_some() {
-        options.cancel.check()?;
-    }
-    drop((source, options));
-    let mut decisions = std::mem::take(&mut *record.lock().unwrap_or_else(PoisonError::into_inner));
-    decisions.sort_unstable();
-    decisions.dedup();
-    Ok(decisions)
 }

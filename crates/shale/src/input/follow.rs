@@ -1,8 +1,8 @@
-//! A directory tree whose symbolic links are packed as what they lead to, wherever that is.
+//! A directory tree whose symbolic links are packed as their targets, wherever those are.
 //!
-//! A link to a file is a file of its own, one to a directory a directory with all that is in it,
-//! links in there followed, too. A link that leads to nothing, or back to a directory that it lies
-//! in, is a problem. The tree is walked twice: once for what it is known by, once to be packed.
+//! A link to a file becomes a separate file, and a link to a directory becomes a directory with all
+//! its entries, whose links are followed too. A dangling link, and a link to a directory that
+//! contains it, are problems. The tree is walked twice: first for its seed, then for its entries.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,15 +11,13 @@ use std::sync::Arc;
 
 use shale_codec::Hasher;
 use shale_format::InodeKind;
-use shale_write::{
-    DirectorySource, NoProgress, Problem, ProblemKind, ScanOptions, Select, Source, SourceEntry,
-    WriteError,
-};
+use shale_model::{EntrySource, Problem, ProblemKind, Select, SourceEntry, SourceError};
+use shale_write::{DirectorySource, NoProgress, ScanOptions};
 
 use super::choose::Choose;
 use super::join::join;
 
-/// Links in links that are followed; more is a circle that names do not show.
+/// Nested links that are followed; more form a circle that names do not show.
 const DEPTH_MAX: usize = 40;
 
 /// A tree with its links followed.
@@ -27,23 +25,23 @@ pub(super) struct Followed {
     trees: Vec<Tree>,
     scan: ScanOptions,
     choose: Choose,
-    /// Path of the whole in the image, which rules are held against.
+    /// Path of the tree in the image, against which rules are matched.
     place: Vec<u8>,
     seed: [u8; 32],
     problems: Vec<Problem>,
 }
 
-/// A tree that is being yielded.
+/// A tree whose entries are yielded.
 struct Tree {
     source: DirectorySource,
     root: PathBuf,
-    /// Path of the link that led here; empty for the first.
+    /// Path of the link that led here; empty for the first tree.
     prefix: Vec<u8>,
-    /// The directory that this link lies in.
+    /// The directory that contains this link.
     from: PathBuf,
 }
 
-/// Takes one name of a directory.
+/// Selects one name of a directory.
 struct Only(Vec<u8>);
 
 impl Select for Only {
@@ -53,14 +51,14 @@ impl Select for Only {
 }
 
 impl Followed {
-    /// Walks the tree below `root` and takes note of what it is.
+    /// Walks the tree below `root` and computes its seed.
     pub(super) fn open(
         root: &Path,
         scan: &ScanOptions,
         choose: &Choose,
         place: &[u8],
         progress: &dyn shale_write::Progress,
-    ) -> Result<Self, WriteError> {
+    ) -> Result<Self, SourceError> {
         let mut first = Self::start(root, scan, choose, place, progress)?;
         let mut hasher = Hasher::new();
         hasher.update(&first.trees[0].source.seed());
@@ -86,7 +84,7 @@ impl Followed {
         choose: &Choose,
         place: &[u8],
         progress: &dyn shale_write::Progress,
-    ) -> Result<Self, WriteError> {
+    ) -> Result<Self, SourceError> {
         let source = DirectorySource::open(root, scan, progress)?;
         let from = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         let tree = Tree { source, root: root.to_owned(), prefix: Vec::new(), from };
@@ -100,13 +98,13 @@ impl Followed {
         })
     }
 
-    /// What a link leads to: an entry, or a tree that comes next. The inner error is a problem of
-    /// the link.
+    /// Returns what a link leads to: an entry, or a tree that comes next. The inner error is a
+    /// problem of the link.
     fn follow(
         &mut self,
         path: &Path,
         link: SourceEntry,
-    ) -> Result<Result<Option<SourceEntry>, String>, WriteError> {
+    ) -> Result<Result<Option<SourceEntry>, String>, SourceError> {
         let target = match path.canonicalize() {
             Ok(target) => target,
             Err(error) => return Ok(Err(format!("it leads to nothing: {error}"))),
@@ -148,12 +146,12 @@ impl Followed {
     }
 }
 
-impl Source for Followed {
+impl EntrySource for Followed {
     fn seed(&self) -> [u8; 32] {
         self.seed
     }
 
-    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         while let Some(tree) = self.trees.last_mut() {
             let Some(mut entry) = tree.source.next_entry()? else {
                 let prefix = std::mem::take(&mut tree.prefix);

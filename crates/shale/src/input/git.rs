@@ -1,9 +1,9 @@
-//! What the `.gitignore` files of a directory tree leave out.
+//! What the `.gitignore` files of a directory tree exclude.
 //!
-//! The files are read as they lie in the tree, the deepest one that speaks of a path decides, and
-//! within it the last line that does. What git keeps beside the tree (`.git/info/exclude`, settings
-//! of the user) does not count: the same tree gives the same image on every machine. `.git` itself
-//! is a directory like any other.
+//! The deepest file with a line that matches a path decides, and within it the last such line.
+//! Settings that git stores outside the tree (`.git/info/exclude`, the user's configuration) do not
+//! count, so that the same tree gives the same image on every machine. `.git` is a directory like
+//! any other.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::wild::{Stars, Token, matches, parse};
+use shale_model::pattern::gitignore::{self, Rule};
 
 const NAME: &str = ".gitignore";
-/// Bytes of one file; a longer one is a mistake.
+/// Longest file; a longer one is a mistake.
 const FILE_LEN_MAX: u64 = 4 << 20;
 
-/// The rules of one tree, read as its directories are met.
+/// The rules of one tree, read as its directories are visited.
 #[derive(Debug)]
 pub(super) struct GitRules {
     root: PathBuf,
@@ -30,13 +30,14 @@ pub(super) struct GitRules {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By directory, with `None` where no file speaks of what is in it. Memory is the directories.
+    /// By directory; `None` if no file applies to its entries. Memory grows with the number of
+    /// directories.
     levels: HashMap<Vec<u8>, Option<Arc<Level>>>,
     /// The first file that could not be read.
     unread: Option<(PathBuf, io::Error)>,
 }
 
-/// One file, and the next above it.
+/// One file, and the next one above it.
 #[derive(Debug)]
 struct Level {
     directory: Vec<u8>,
@@ -44,26 +45,14 @@ struct Level {
     above: Option<Arc<Level>>,
 }
 
-/// One line.
-#[derive(Debug)]
-struct Rule {
-    text: Vec<u8>,
-    /// It begins with `!`: what it matches is kept.
-    keeps: bool,
-    directories_only: bool,
-    /// Held against the last name alone: no slash is in it, but for one at its end.
-    is_name: bool,
-    tokens: Vec<Token>,
-}
-
 impl GitRules {
-    /// Those of the tree at `root`.
+    /// Returns the rules of the tree at `root`.
     pub(super) fn new(root: &Path) -> Self {
         Self { root: root.to_owned(), known: Mutex::default() }
     }
 
-    /// The file and line that leave out what is at `path` below the root, if any do. Costs the
-    /// lines of the files above it, at worst.
+    /// Returns the file and line that exclude the entry at `path` below the root, if any do. Costs
+    /// at most the lines of all files above it.
     pub(super) fn ignores(&self, path: &[u8], is_directory: bool) -> Option<Vec<u8>> {
         let mut level = self.level(parent(path)?);
         while let Some(here) = level {
@@ -72,14 +61,14 @@ impl GitRules {
             let found = here.rules.iter().rev().find(|rule| rule.matches(below, is_directory));
             match found {
                 None => level = here.above.clone(),
-                Some(rule) if rule.keeps => return None,
+                Some(rule) if rule.keeps() => return None,
                 Some(rule) => {
                     let mut reason = here.directory.clone();
                     if !reason.is_empty() {
                         reason.push(b'/');
                     }
                     reason.extend_from_slice(format!("{NAME}: ").as_bytes());
-                    reason.extend_from_slice(&rule.text);
+                    reason.extend_from_slice(rule.text());
                     return Some(reason);
                 }
             }
@@ -87,12 +76,12 @@ impl GitRules {
         None
     }
 
-    /// The first file that could not be read: what it leaves out is not known then.
+    /// Takes the first file that could not be read, if any: what it excludes is then unknown.
     pub(super) fn take_unread(&self) -> Option<(PathBuf, io::Error)> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).unread.take()
     }
 
-    /// The innermost file that speaks of what is in a directory.
+    /// Returns the innermost file that applies to the entries of a directory.
     fn level(&self, directory: &[u8]) -> Option<Arc<Level>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut unknown = Vec::new();
@@ -112,7 +101,8 @@ impl GitRules {
                 Ok(None) => {}
                 Ok(Some(text)) => {
                     let (directory, above) = (directory.to_vec(), level.take());
-                    level = Some(Arc::new(Level { directory, rules: rules(&text), above }));
+                    level =
+                        Some(Arc::new(Level { directory, rules: gitignore::rules(&text), above }));
                 }
                 Err(error) if known.unread.is_none() => known.unread = Some((path, error)),
                 Err(_) => {}
@@ -123,7 +113,7 @@ impl GitRules {
     }
 }
 
-/// The directory that holds a path; the root, which is empty, is held by none.
+/// Returns the directory that contains a path; `None` for the root, which is empty.
 fn parent(path: &[u8]) -> Option<&[u8]> {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(at) => Some(&path[..at]),
@@ -131,7 +121,7 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The text of a file, if there is one. Links are not followed, as git does not.
+/// Returns the text of a file, if it exists. Links are not followed, as in git.
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -150,52 +140,6 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         return Err(io::Error::other(format!("it is longer than {FILE_LEN_MAX} bytes")));
     }
     Ok(Some(text))
-}
-
-impl Rule {
-    /// A line without its end; none if it can match nothing.
-    fn new(text: &[u8]) -> Option<Self> {
-        let (keeps, pattern) = match text.strip_prefix(b"!") {
-            Some(pattern) => (true, pattern),
-            None => (false, text),
-        };
-        let directories_only = pattern.ends_with(b"/");
-        let pattern = pattern.strip_suffix(b"/").unwrap_or(pattern);
-        let is_name = !pattern.contains(&b'/');
-        let pattern = pattern.strip_prefix(b"/").unwrap_or(pattern);
-        let tokens = parse(pattern, Stars::WholeNames).ok()?;
-        Some(Self { text: text.to_vec(), keeps, directories_only, is_name, tokens })
-    }
-
-    /// Whether it speaks of a path below its directory.
-    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
-        let from = match self.is_name {
-            true => path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1),
-            false => 0,
-        };
-        (is_directory || !self.directories_only) && matches(&self.tokens, &path[from..], false)
-    }
-}
-
-/// The rules of a text. A line that is no pattern is passed over, as git does.
-fn rules(text: &[u8]) -> Vec<Rule> {
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let lines = text.split(|&byte| byte == b'\n');
-    let lines = lines.map(|line| without_spaces(line.strip_suffix(b"\r").unwrap_or(line)));
-    lines.filter(|line| !line.is_empty() && line[0] != b'#').filter_map(Rule::new).collect()
-}
-
-/// The line without the spaces at its end that no backslash is before.
-fn without_spaces(line: &[u8]) -> &[u8] {
-    let (mut at, mut end) = (0, 0);
-    while at < line.len() {
-        let len = if line[at] == b'\\' { 2 } else { 1 };
-        if line[at] != b' ' {
-            end = at + len;
-        }
-        at += len;
-    }
-    line.get(..end).unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -224,27 +168,6 @@ mod tests {
         assert_eq!(says("a/build", false), "");
         assert_eq!(says("", true), "");
         assert!(rules.take_unread().is_none());
-    }
-
-    #[test]
-    fn lines_are_read_as_git_reads_them() {
-        let is_left_out = |text: &str, path: &str, is_directory| {
-            let rules = rules(text.as_bytes());
-            let found = rules.iter().rev().find(|r| r.matches(path.as_bytes(), is_directory));
-            found.is_some_and(|rule| !rule.keeps)
-        };
-        // git knows no braces, and its sets have classes.
-        assert!(!is_left_out("*.{c,o}\n", "a.c", false) && is_left_out("{a,b}", "{a,b}", false));
-        assert!(is_left_out("[[:digit:]]*\n", "7z", false));
-        assert!(!is_left_out("[[:digit:]]*\n", "d]", false));
-        assert!(is_left_out("a \\  \r\n", "a  ", false) && is_left_out("a  \n", "a", false));
-        assert!(is_left_out("\\#a\n\\!b\n#c\n", "#a", false) && is_left_out("\\!b", "!b", false));
-        assert!(!is_left_out("#c", "#c", false) && !is_left_out("!\n/\n//\n\\\n[\n", "[", true));
-        assert!(is_left_out("a/**/b\n", "a/b", false) && is_left_out("a**b\n", "x/ab", false));
-        assert!(!is_left_out("/a\n", "b/a", false) && !is_left_out("a/b\n", "x/a/b", false));
-        // Bytes are bytes.
-        assert!(!is_left_out("?\n", "\u{e9}", false) && is_left_out("??\n", "\u{e9}", false));
-        assert!(rules(b"\xff*\n")[0].matches(b"\xffx", false));
     }
 
     #[test]

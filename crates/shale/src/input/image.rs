@@ -1,7 +1,8 @@
-//! An image of ShaleFS as a source, to pack it anew: another level, other metadata, a part of it.
+//! A ShaleFS image as a source, to pack it again: at another level, with other metadata, or a part
+//! of it.
 //!
-//! Contents are read by several threads through the frame cache, in the order of the walk. What the
-//! image keeps comes whole; times that it does not keep are not there.
+//! Several threads read contents through the frame cache, in the order of the walk. Everything that
+//! the image stores is packed; times that it does not store are absent.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,26 +12,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shale_format::InodeKind;
-use shale_read::{
-    Attributes, Descend, FileSource, Image, Options, ReadError, SnapshotChoice, Tree,
-};
-use shale_write::source::{Content, ContentFile, LinkId, Metadata, OpenContent, Xattr};
-use shale_write::{Problem, Select, Source, SourceEntry, WriteError};
+use shale_model::{Content, ContentFile, LinkId, Metadata, OpenContent, Xattr};
+use shale_model::{EntrySource, Problem, Select, SourceEntry, SourceError};
+use shale_read::{Attributes, FileSource, Image, Options, ReadError, SnapshotChoice, Tree, Walk};
 
 use crate::error::Error;
-use crate::export::metadata;
 
-/// An image that is read.
+/// An image that is read as a source.
 pub(super) struct ImageSource {
     name: Vec<u8>,
     tree: Tree,
-    descend: Descend,
+    walk: Walk,
     select: Option<Arc<dyn Select>>,
-    /// Sets of attributes met so far, by number.
+    /// Sets of attributes read so far, by number.
     xattr_sets: HashMap<u64, Arc<[Xattr]>>,
 }
 
-/// Sets of attributes held; a labelled system has some hundred.
+/// Sets of attributes kept; a system with security labels has some hundred.
 const XATTR_SETS_MAX: usize = 10_000;
 
 impl ImageSource {
@@ -44,20 +42,20 @@ impl ImageSource {
         let source = FileSource::new(file).map_err(Error::io("open", path))?;
         let image = Image::open(Arc::new(source), Options::default())?;
         let tree = image.tree(&SnapshotChoice::Newest)?;
-        let descend = tree.descend(tree.root_inode())?;
+        let walk = tree.walk(tree.root_inode())?;
         let name = path.as_os_str().as_bytes().to_vec();
-        Ok(Self { name, tree, descend, select, xattr_sets: HashMap::new() })
+        Ok(Self { name, tree, walk, select, xattr_sets: HashMap::new() })
     }
 
     fn advance(&mut self) -> Result<Option<SourceEntry>, ReadError> {
         loop {
-            let Some(visit) = self.descend.next()? else { return Ok(None) };
+            let Some(visit) = self.walk.advance()? else { return Ok(None) };
             let (path, attributes) = (visit.path.to_vec(), visit.attributes);
             if let Some(select) = &self.select
                 && !path.is_empty()
                 && !select.takes(&path, attributes.kind)
             {
-                self.descend.skip();
+                self.walk.skip_directory();
                 continue;
             }
             let place = path.escape_ascii().to_string();
@@ -66,7 +64,7 @@ impl ImageSource {
     }
 
     fn entry(&mut self, path: Vec<u8>, attributes: &Attributes) -> Result<SourceEntry, ReadError> {
-        let metadata = metadata(attributes);
+        let metadata = attributes.metadata();
         let target = match attributes.kind {
             InodeKind::Symlink => self.tree.link_target(attributes.inode)?,
             _ => Vec::new(),
@@ -97,8 +95,7 @@ impl ImageSource {
         if let Some(set) = self.xattr_sets.get(&attributes.xattr_set) {
             return Ok(Arc::clone(set));
         }
-        let set = self.tree.xattrs(attributes.inode)?.into_iter();
-        let set: Arc<[Xattr]> = set.map(|x| Xattr { name: x.name, value: x.value }).collect();
+        let set: Arc<[Xattr]> = self.tree.xattrs(attributes.inode)?.into();
         if self.xattr_sets.len() >= XATTR_SETS_MAX {
             self.xattr_sets.clear();
         }
@@ -107,17 +104,17 @@ impl ImageSource {
     }
 }
 
-impl Source for ImageSource {
+impl EntrySource for ImageSource {
     fn seed(&self) -> [u8; 32] {
         let image = self.tree.image();
         let id = image.superblock().image_id;
         *shale_codec::hash(&[&b"shale"[..], &id, &image.len().to_le_bytes()].concat()).as_bytes()
     }
 
-    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         self.advance().map_err(|error| {
             let error = io::Error::new(io::ErrorKind::InvalidData, error.to_string());
-            WriteError::Source { path: self.name.clone(), error }
+            SourceError::Unreadable { path: self.name.clone(), error }
         })
     }
 
@@ -126,7 +123,7 @@ impl Source for ImageSource {
     }
 }
 
-/// The content of a file; open whenever it is asked for.
+/// The content of a file, which needs no opening.
 #[derive(Clone)]
 struct ImageContent {
     image: Arc<Image>,

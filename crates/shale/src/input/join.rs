@@ -1,22 +1,24 @@
-//! Several sources as one, each below a prefix; and directories without anything in them left out.
+//! Several sources as one, each below a prefix; and a source without empty directories.
 //!
-//! Sources come one after the other, so a later one replaces what an earlier one has at the same
-//! path, and directories of the same path become one with the metadata of the later. Inodes of
-//! different sources are different, except where two directory trees show the same inode.
+//! Sources come one after the other. Directories with the same path become one, with the metadata
+//! of the later source. Any other path in several sources is a conflict: an error, or, if the
+//! caller allows it, the later source replaces the entry of the earlier one. Contents are not
+//! compared. Inodes of different sources are different, except where two directory trees show the
+//! same inode.
 
 use std::collections::{HashMap, VecDeque};
 
 use shale_codec::Hasher;
 use shale_format::InodeKind;
-use shale_write::source::Review;
-use shale_write::{Problem, Source, SourceEntry, WriteError};
+use shale_model::Review;
+use shale_model::{Content, EntrySource, Problem, SourceEntry, SourceError};
 
-/// A source with its place.
+/// A source and its place in the image.
 pub(crate) struct Part {
-    pub(crate) source: Box<dyn Source>,
+    pub(crate) source: Box<dyn EntrySource>,
     /// Path of its root, without slashes at its ends; empty for the root of the image.
     pub(crate) prefix: Vec<u8>,
-    /// Its inodes are the system's.
+    /// True if its inode numbers are those of the system.
     pub(crate) is_tree: bool,
 }
 
@@ -24,13 +26,17 @@ pub(crate) struct Part {
 pub(crate) struct Joined {
     parts: Vec<Part>,
     seed: [u8; 32],
-    /// The part whose turn it is.
+    /// Index of the current part.
     index: usize,
     problems: Vec<Problem>,
+    /// Paths of several sources; `None` if there is one source.
+    claims: Option<Claims>,
+    /// Later sources may replace entries of earlier ones.
+    replace: bool,
 }
 
 impl Joined {
-    pub(crate) fn new(parts: Vec<Part>) -> Self {
+    pub(crate) fn new(parts: Vec<Part>, replace: bool) -> Self {
         let mut hasher = Hasher::new();
         for part in &parts {
             hasher.update(&part.source.seed());
@@ -41,7 +47,8 @@ impl Joined {
             [part] if part.prefix.is_empty() => part.source.seed(),
             _ => *hasher.finalize().as_bytes(),
         };
-        Self { parts, seed, index: 0, problems: Vec::new() }
+        let claims = (parts.len() > 1).then(Claims::default);
+        Self { parts, seed, index: 0, problems: Vec::new(), claims, replace }
     }
 
     fn note_problems(&mut self) {
@@ -53,7 +60,72 @@ impl Joined {
     }
 }
 
-/// Path of what is at `path` below `prefix`.
+/// Most conflicting paths that an error names.
+const CONFLICTS_NAMED_MAX: usize = 20;
+
+/// The paths of all entries so far, by hash, and the source of each. Costs about 50 bytes a path.
+#[derive(Default)]
+struct Claims {
+    by_path: HashMap<[u8; 16], Claim>,
+    /// Source and parent directory of the last entry.
+    last: (usize, Vec<u8>),
+    /// The first conflicting paths.
+    paths: Vec<Vec<u8>>,
+    /// Number of conflicting paths.
+    count: u64,
+}
+
+/// The source of a path.
+struct Claim {
+    part: u32,
+    is_directory: bool,
+    is_conflict: bool,
+}
+
+impl Claims {
+    /// Adds an entry of a source, and the directories that its path implies.
+    fn add(&mut self, part: usize, entry: &SourceEntry) {
+        let path = &entry.path;
+        if path.is_empty() {
+            return;
+        }
+        let parent = path.iter().rposition(|&byte| byte == b'/').map_or(&b""[..], |at| &path[..at]);
+        if self.last.0 != part || self.last.1 != parent {
+            for (at, _) in parent.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+                self.claim(part, &parent[..at], true);
+            }
+            if !parent.is_empty() {
+                self.claim(part, parent, true);
+            }
+            self.last.0 = part;
+            self.last.1.clear();
+            self.last.1.extend_from_slice(parent);
+        }
+        self.claim(part, path, entry.metadata.kind == InodeKind::Directory);
+    }
+
+    fn claim(&mut self, part: usize, path: &[u8], is_directory: bool) {
+        let mut key = [0; 16];
+        key.copy_from_slice(&shale_codec::hash(path).as_bytes()[..16]);
+        let part = part as u32;
+        let new = Claim { part, is_directory, is_conflict: false };
+        let claim = self.by_path.entry(key).or_insert(new);
+        if claim.part == part {
+            claim.is_directory = is_directory;
+        } else if !(claim.is_directory && is_directory) {
+            let is_known = std::mem::replace(&mut claim.is_conflict, true);
+            (claim.part, claim.is_directory) = (part, is_directory);
+            if !is_known {
+                self.count += 1;
+                if self.paths.len() < CONFLICTS_NAMED_MAX {
+                    self.paths.push(path.to_vec());
+                }
+            }
+        }
+    }
+}
+
+/// Joins a prefix and a path.
 pub(crate) fn join(prefix: &[u8], path: &[u8]) -> Vec<u8> {
     match (prefix, path) {
         (b"", path) => path.to_vec(),
@@ -62,14 +134,22 @@ pub(crate) fn join(prefix: &[u8], path: &[u8]) -> Vec<u8> {
     }
 }
 
-impl Source for Joined {
+impl EntrySource for Joined {
     fn seed(&self) -> [u8; 32] {
         self.seed
     }
 
-    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         loop {
-            let Some(part) = self.parts.get_mut(self.index) else { return Ok(None) };
+            let Some(part) = self.parts.get_mut(self.index) else {
+                return match &mut self.claims {
+                    Some(claims) if claims.count > 0 && !self.replace => {
+                        let paths = std::mem::take(&mut claims.paths);
+                        Err(SourceError::Conflict { paths, count: claims.count })
+                    }
+                    _ => Ok(None),
+                };
+            };
             // Looked at where it is: an entry is hundreds of bytes, and there may be a billion.
             let mut next = part.source.next_entry();
             if let Ok(Some(entry)) = &mut next {
@@ -77,8 +157,16 @@ impl Source for Joined {
                     entry.path = join(&part.prefix, &entry.path);
                 }
                 if let Some(link) = entry.link.as_mut().filter(|_| !part.is_tree) {
-                    // No device of a system has such a number.
+                    // No device of a system has this number.
                     link.device = u64::MAX - self.index as u64;
+                }
+                if let Some(claims) = &mut self.claims {
+                    claims.add(self.index, entry);
+                    // There will be no image: the rest is listed without reading contents.
+                    if claims.count > 0 && !self.replace {
+                        entry.content = Content::None;
+                        entry.metadata.len = 0;
+                    }
                 }
                 return next;
             }
@@ -93,35 +181,47 @@ impl Source for Joined {
         std::mem::take(&mut self.problems)
     }
 
-    fn review(&self, review: &Review<'_>) -> Result<(), WriteError> {
+    fn take_warnings(&mut self) -> Vec<String> {
+        let parts = self.parts.iter_mut();
+        let mut warnings: Vec<String> =
+            parts.flat_map(|part| part.source.take_warnings()).collect();
+        match self.claims.as_ref().map_or(0, |claims| claims.count) {
+            0 => {}
+            1 => warnings.push("1 path was replaced by a later source".to_owned()),
+            count => warnings.push(format!("{count} paths were replaced by later sources")),
+        }
+        warnings
+    }
+
+    fn review(&self, review: &Review<'_>) -> Result<(), SourceError> {
         match &self.parts[..] {
             [part] => part.source.review(review),
-            // Several sources may repeat each other, and prefixes are nobody's to give.
+            // Several sources may repeat each other, and no source contains the prefixes.
             _ => Ok(()),
         }
     }
 }
 
-/// A source without directories that hold nothing but directories. Holds directories back until
-/// something is in them: memory is those that have nothing yet.
+/// A source without directories that contain nothing, or only such directories. Holds directories
+/// back until they have an entry; only those need memory.
 pub(crate) struct WithoutEmpty {
-    source: Box<dyn Source>,
+    source: Box<dyn EntrySource>,
     held: HashMap<Vec<u8>, SourceEntry>,
     ready: VecDeque<SourceEntry>,
 }
 
 impl WithoutEmpty {
-    pub(crate) fn new(source: Box<dyn Source>) -> Self {
+    pub(crate) fn new(source: Box<dyn EntrySource>) -> Self {
         Self { source, held: HashMap::new(), ready: VecDeque::new() }
     }
 }
 
-impl Source for WithoutEmpty {
+impl EntrySource for WithoutEmpty {
     fn seed(&self) -> [u8; 32] {
         *shale_codec::hash(&[&self.source.seed()[..], b"no empty directories"].concat()).as_bytes()
     }
 
-    fn next_entry(&mut self) -> Result<Option<SourceEntry>, WriteError> {
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         loop {
             if let Some(entry) = self.ready.pop_front() {
                 return Ok(Some(entry));
@@ -144,5 +244,9 @@ impl Source for WithoutEmpty {
 
     fn take_problems(&mut self) -> Vec<Problem> {
         self.source.take_problems()
+    }
+
+    fn take_warnings(&mut self) -> Vec<String> {
+        self.source.take_warnings()
     }
 }

@@ -1,45 +1,76 @@
-//! What comes through a pipe, kept as it comes in a temporary file without a name.
+//! Copies input from a pipe to a temporary file without a name.
 //!
-//! The identity of an image is made of all that went into it and stands at its beginning, so an
-//! archive has to be known to its end before the image begins. It is not unpacked: a compressed one
-//! takes as much as it has. Formats that are read at several places at a time can come through a
-//! pipe for this, too.
+//! The identity of an image covers all of its input and is written at its beginning, so an archive
+//! must be complete before the image begins. The archive is not unpacked: a compressed one takes
+//! its compressed size. This also allows formats that need random access to come through a pipe.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use crate::create::CreateOptions;
 use crate::error::Error;
-use crate::output::OutputFile;
+use crate::options::CreateOptions;
+use shale_host::OutputFile;
 
-/// Bytes read at a time, and pieces of them on their way.
+/// Bytes read at a time, and most pieces in flight.
 const PIECE_LEN: usize = 1 << 20;
 const PIECE_COUNT: usize = 4;
 
-/// Standard input as a file that can be read at offsets. One that is a file is not copied.
-pub(super) fn stdin(options: &CreateOptions) -> io::Result<Result<File, Error>> {
-    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    if stdin.metadata()?.is_file() && (&stdin).stream_position()? == 0 {
-        return Ok(Ok(stdin));
+/// Returns standard input, called `name` in errors, as a file that can be read at offsets. A
+/// regular file at its beginning is not copied.
+///
+/// # Errors
+/// Fails if standard input cannot be read or the temporary file cannot be written.
+pub(super) fn stdin(name: &Path, options: &CreateOptions) -> Result<File, Error> {
+    let open = || -> io::Result<(File, bool)> {
+        let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let is_file = stdin.metadata()?.is_file() && (&stdin).stream_position()? == 0;
+        Ok((stdin, is_file))
+    };
+    match open().map_err(Error::io("read", name))? {
+        (stdin, true) => Ok(stdin),
+        (stdin, false) => keep(move || Ok(stdin), name, options),
     }
-    keep(stdin, options)
 }
 
-/// Reads a pipe to its end. The inner error is not one of the pipe.
-pub(super) fn keep(mut pipe: File, options: &CreateOptions) -> io::Result<Result<File, Error>> {
+/// Copies the pipe at `path` to a temporary file without a name.
+///
+/// # Errors
+/// Fails if the pipe cannot be read, the temporary file cannot be written, or the run is cancelled.
+pub(super) fn named(path: &Path, options: &CreateOptions) -> Result<File, Error> {
+    let owned = path.to_owned();
+    keep(move || File::open(owned), path, options)
+}
+
+/// Copies a pipe, called `name` in errors, to a temporary file without a name. `open` may block
+/// until another process writes to the pipe.
+///
+/// # Errors
+/// Fails if the pipe cannot be read, the temporary file cannot be written, or the run is cancelled.
+fn keep(
+    open: impl FnOnce() -> io::Result<File> + Send + 'static,
+    name: &Path,
+    options: &CreateOptions,
+) -> Result<File, Error> {
     let directory = options.build.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
-    // Never committed: it goes when the last who has it open ends.
-    let output = match OutputFile::create(&directory.join("archive")) {
-        Ok(output) => output,
-        Err(error) => return Ok(Err(error)),
-    };
-    let mut file = output.file().try_clone()?;
+    // Never committed: the system removes it when its last handle is closed.
+    let output = OutputFile::create(&directory.join("archive"))?;
+    let unwritten = |error| Error::io("write a temporary file in", &directory)(error);
+    let mut file = output.file().try_clone().map_err(unwritten)?;
     let (to_writer, pieces) = sync_channel::<io::Result<Vec<u8>>>(PIECE_COUNT);
-    // A pipe from which nothing comes cannot be left; the thread that waits for it can.
-    std::thread::Builder::new().spawn(move || {
+    // A thread that is blocked on a silent pipe can be abandoned; this one must notice a cancel.
+    let reader = std::thread::Builder::new().spawn(move || {
+        let mut pipe = match open() {
+            Ok(pipe) => pipe,
+            Err(error) => {
+                // After a cancel nobody receives it.
+                let _ = to_writer.send(Err(error));
+                return;
+            }
+        };
         loop {
             let mut piece = vec![0; PIECE_LEN];
             let piece = match pipe.read(&mut piece) {
@@ -56,21 +87,19 @@ pub(super) fn keep(mut pipe: File, options: &CreateOptions) -> io::Result<Result
                 return;
             }
         }
-    })?;
+    });
+    reader.map_err(Error::io("start a thread to read", name))?;
     loop {
-        if let Err(error) = options.cancel.check() {
-            return Ok(Err(error));
-        }
+        options.cancel.check()?;
         match pieces.recv_timeout(Duration::from_millis(100)) {
             Ok(piece) => {
-                if let Err(error) = file.write_all(&piece?) {
-                    return Ok(Err(Error::io("write a temporary file in", directory)(error)));
-                }
+                let piece = piece.map_err(Error::io("read", name))?;
+                file.write_all(&piece).map_err(unwritten)?;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    file.rewind()?;
-    Ok(Ok(file))
+    file.rewind().map_err(unwritten)?;
+    Ok(file)
 }

@@ -1,4 +1,4 @@
-//! The process that serves: the program itself, started once more.
+//! The background process, which mounts and serves: this program, started again.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -6,65 +6,67 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
-use rustix::fs::FileType;
-use shale::Error;
+use shale::HostError as Error;
 
-use super::caller::Caller;
+use super::launcher::Launcher;
+use super::log::DriverLog;
 use crate::args::{Mount, Offset};
 use crate::exit::Exit;
 use crate::report::Say;
 
-/// What the background process writes when the mounts are ready.
+/// The background process writes this when the mounts are ready.
 const READY: &[u8] = b"ready\n";
 
-/// The C library's setting that makes it give freed memory back to the system: by default it learns
-/// to keep what is freed and asked for again, and a mount at rest would keep the memory of its
-/// busiest hour. It is read once, when a program starts.
+/// An environment variable of the C library that makes it return freed memory to the system. By
+/// default the library learns to keep memory that is freed and allocated again, and an idle mount
+/// would keep the memory of its busiest hour. The library reads the variable once, at the start.
 const TRIM: (&str, &str) = ("MALLOC_TRIM_THRESHOLD_", "4194304");
 
-/// Starts this program over, in this process, with memory given back when it is freed; nothing if
-/// it was started so, or cannot be.
+/// Executes this program again, in this process, so that freed memory returns to the system. Does
+/// nothing if it was started that way or if it cannot be executed.
 pub fn return_memory_when_freed() {
     if std::env::var_os(TRIM.0).is_none() {
         let mut words = std::env::args_os();
         let mut command = Command::new("/proc/self/exe");
         command.arg0(words.next().unwrap_or_else(|| "shale".into())).args(words);
-        // Returns only where it fails; then it is the memory that is missed, not the mount.
+        // Returns only if it fails. The mount then works, but uses more memory.
         let _ = command.env(TRIM.0, TRIM.1).exec();
     }
 }
 
-/// Tells the caller that the mounts work, and lets go of its session, directory, output and
-/// terminal. Standard error stays if it is a file or a socket, as of a service's log; a terminal or
-/// a pipe, whose reader would wait for its end, is let go of as well.
+/// Reports to the launcher that the mounts work, and detaches from its session, directory, output
+/// and terminal. Standard error is kept if it is a file or a socket, such as the log of a service.
+/// A terminal or a pipe is released, since the reader of a pipe would wait for its end.
 ///
 /// # Errors
-/// The caller was not told, and nothing may stay mounted.
-pub fn tell_ready() -> anyhow::Result<()> {
-    // All that may fail comes before the caller is told, also for want of file handles.
+/// The launcher got no report, and nothing may stay mounted.
+pub fn report_ready(log: &DriverLog) -> anyhow::Result<()> {
+    // Everything that may fail, for example for lack of file handles, comes before the report.
     let null = File::options().read(true).write(true).open("/dev/null");
     let null = null.context("cannot open /dev/null")?;
     std::env::set_current_dir("/").context("cannot leave the current directory")?;
-    // The group leader cannot make a session; it is one of its own group all the same.
+    // Fails for a group leader, which then remains in a process group of its own.
     let _ = rustix::process::setsid();
-    let kind = rustix::fs::fstat(std::io::stderr())
-        .map(|found| FileType::from_raw_mode(found.st_mode))
-        .unwrap_or(FileType::Unknown);
+    let keeps_stderr = log.leave_terminal();
     let mut out = std::io::stdout().lock();
-    // The caller may be gone; the mount serves all the same.
+    // The mount is served even if the launcher is gone.
     let _ = out.write_all(READY).and_then(|()| out.flush());
     drop(out);
-    // These take the place of an open handle, and cannot fail.
+    // These replace an open handle, so they cannot fail.
     let _ = rustix::stdio::dup2_stdout(&null);
-    if !matches!(kind, FileType::RegularFile | FileType::Socket) {
+    if !keeps_stderr {
         let _ = rustix::stdio::dup2_stderr(&null);
     }
     Ok(())
 }
 
-/// Starts this program again to mount and serve, and waits until it says that it does.
-pub fn start(args: &Mount, caller: &Caller, say: &Say) -> anyhow::Result<Exit> {
-    // Not by its path: another program may lie there by now, such as a newer version.
+/// Starts the background process and waits until it reports that the mounts work.
+///
+/// # Errors
+/// The process cannot be started, died, or was interrupted. Other errors were reported by the
+/// process itself, and are returned as an exit code.
+pub fn start(args: &Mount, launcher: &Launcher, say: &Say) -> anyhow::Result<Exit> {
+    // Not by its path, where another version of the program may lie by now.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("shale").args(["mount", "--ready"]).env(TRIM.0, TRIM.1);
     command.args(std::iter::repeat_n("-v", usize::from(say.verbose)));
@@ -85,13 +87,17 @@ pub fn start(args: &Mount, caller: &Caller, say: &Say) -> anyhow::Result<Exit> {
     if let Some(expect) = &args.expect {
         command.args(["--expect", &expect.to_string()]);
     }
+    if let Some(log) = &args.log {
+        command.arg("--log").arg(log);
+    }
+    command.args(args.mkdir.then_some("--mkdir"));
     for option in &args.options {
         command.arg("-o").arg(option);
     }
     command.arg("--").args(&args.what);
-    // A process group of its own: Ctrl-C, once the caller has returned, is not for the mount.
+    // A process group of its own, so that a later Ctrl-C in the terminal does not end the mount.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = caller.start(&mut command)?;
+    let mut child = launcher.start(&mut command)?;
     let mut answer = Vec::new();
     if let Some(mut out) = child.stdout.take() {
         let mut block = [0; 64];
@@ -102,17 +108,17 @@ pub fn start(args: &Mount, caller: &Caller, say: &Say) -> anyhow::Result<Exit> {
             }
         }
     }
-    if answer.ends_with(READY) && caller.let_go() {
+    if answer.ends_with(READY) && launcher.let_go() {
         return Ok(Exit::Done);
     }
-    // It has said why on standard error, which is ours.
-    let status = caller.wait(&mut child)?;
+    // It has reported the reason on standard error, which it shares with this process.
+    let status = launcher.wait(&mut child)?;
     match status.code() {
         Some(code) if code == i32::from(Exit::Interrupted.code()) => Ok(Exit::Interrupted),
-        // It died of the signal, or was ready just before.
-        _ if caller.cancel().is_cancelled() => Err(Error::Cancelled.into()),
+        // It died of the signal, or became ready just before the signal.
+        _ if launcher.cancel().is_cancelled() => Err(Error::Cancelled.into()),
         Some(code) if code == i32::from(Exit::Usage.code()) => Ok(Exit::Usage),
         Some(_) => Ok(Exit::Failed),
-        None => bail!("the background process was ended: {status}"),
+        None => bail!("the background process was killed: {status}"),
     }
 }

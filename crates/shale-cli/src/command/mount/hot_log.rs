@@ -1,13 +1,12 @@
-//! `-o hotlog=FILE`: which files were read first, as `shale create --hot` takes them.
+//! `-o hotlog=FILE`: the list of files in the order of their first reads, for `shale create --hot`.
 //!
-//! Each path comes once, in the order of first reads, from the root of the image. A reader pays a
-//! look into a set of numbers; paths are found and written by a thread of its own, which sleeps
-//! while nothing new is read. The file is always whole, and about a second behind, at most ten
-//! where writing takes long.
+//! Each path is listed once, relative to the root of the image. A read costs one lookup in a set of
+//! inode numbers. A separate thread finds and writes the paths, and sleeps while there are no new
+//! ones. The file is always complete; it lags about one second behind the reads, or up to ten
+//! seconds if writing it takes long.
 //!
-//! Memory: at most [`FILES_MAX`] numbers, [`BYTES_MAX`] of paths and as much again of those of
-//! directories, and a copy of the list while it is written. A list that is full ends
-//! there: what is read first is in it.
+//! Memory: at most [`FILES_MAX`] numbers, [`BYTES_MAX`] bytes of file paths and the same of
+//! directory paths, and a copy of the list while it is written. A full list takes no more paths.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -20,34 +19,37 @@ use anyhow::Context;
 use shale::read::{ReadError, Tree};
 use shale_fuse::{Flush, LineSink, ReadWatch};
 
-use super::whole_file::WholeFile;
+use super::atomic_file::AtomicFile;
 
-/// Files in a list.
+/// Limit of files in a list.
 const FILES_MAX: usize = 1 << 19;
-/// Bytes of their paths.
+/// Limit of bytes of their paths.
 const BYTES_MAX: usize = 32 << 20;
-/// Directories whose paths are remembered; after that many it begins again.
+/// Limit of cached directory paths; a full cache is cleared.
 const KNOWN_MAX: usize = 1 << 12;
-/// Bytes of a path that are put together here.
+/// Limit of bytes of a path that is assembled from cached directories.
 const DEEP_LEN: usize = 1 << 16;
-/// How long new paths wait for others before they are written.
+/// How long new paths wait for more before they are written.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Writing takes one part in so many of the time, where that does not make them wait too long.
+/// The pause between two writes is this many times the duration of a write, within the bounds
+/// [`INTERVAL`] and [`INTERVAL_MAX`].
 const WRITING_PART: u32 = 50;
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
 
-/// The list and the thread that writes it; dropping it writes what is left.
+/// The list and the thread that writes it. Dropping it writes the rest.
 pub struct HotLog {
     first_reads: Arc<FirstReads>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HotLog {
-    /// Begins a list of the first reads of `tree`. What was in the file stays there until something
-    /// is read.
+    /// Begins a list of the first reads of `tree`. An existing file is kept until the first read.
+    ///
+    /// # Errors
+    /// The file cannot be written there, or the thread cannot be started.
     pub fn start(path: &Path, tree: Tree, log: LineSink) -> anyhow::Result<Self> {
-        // A list of what somebody reads is for him alone.
-        let file = WholeFile::new(path, 0o600);
+        // The list shows what a user reads, so only the owner may read it.
+        let file = AtomicFile::new(path, 0o600);
         let file = file.with_context(|| format!("-o hotlog={}", path.display()))?;
         let first_reads = Arc::new(FirstReads::new(FILES_MAX));
         let mut writer = Writer {
@@ -57,20 +59,20 @@ impl HotLog {
             first_reads: Arc::clone(&first_reads),
             list: List::default(),
             known: HashMap::new(),
-            said: false,
+            has_reported: false,
         };
         let thread = std::thread::Builder::new().name("hotlog".into());
         let thread = thread.spawn(move || writer.run())?;
         Ok(Self { first_reads, thread: Some(thread) })
     }
 
-    /// What has to be told about every read.
+    /// Returns the function to call for every read.
     pub fn watch(&self) -> ReadWatch {
         let first_reads = Arc::clone(&self.first_reads);
         Arc::new(move |inode| first_reads.read(inode))
     }
 
-    /// What has the list written now.
+    /// Returns the function that writes the list now.
     pub fn flush(&self) -> Flush {
         let first_reads = Arc::clone(&self.first_reads);
         Arc::new(move || first_reads.flush())
@@ -88,26 +90,26 @@ impl Drop for HotLog {
     }
 }
 
-/// What was read before, and what of it is not listed yet.
+/// The inodes that were read, and those of them that are not in the list yet.
 struct FirstReads {
     seen: RwLock<HashSet<u64>>,
-    /// Nothing is taken any more.
+    /// No more inodes are taken.
     is_full: AtomicBool,
     files_max: usize,
     news: Mutex<News>,
-    /// There are news again, or they are wanted now, or no more will come.
+    /// Signalled when there is news, when it is wanted now, and at the end.
     changed: Condvar,
-    /// All news are written.
+    /// Signalled when all news is written.
     written: Condvar,
 }
 
 #[derive(Default)]
 struct News {
-    /// In the order of their first reads.
+    /// In the order of first reads.
     inodes: Vec<u64>,
-    /// The writer has some of them that are not written yet.
+    /// The writer holds inodes that are not written yet.
     is_writing: bool,
-    /// They are not to wait for others.
+    /// The inodes must be written without waiting for more.
     is_wanted: bool,
     is_over: bool,
 }
@@ -139,13 +141,13 @@ impl FirstReads {
         }
         let mut news = self.news();
         news.inodes.push(inode);
-        // The writer sleeps on while there is more than one: it comes by itself.
+        // With more than one, the writer has been woken already.
         if news.inodes.len() == 1 {
             self.changed.notify_one();
         }
     }
 
-    /// What [`next`](Self::next) gave last is written.
+    /// Records that the result of the last [`next`](Self::next) is written.
     fn done(&self) {
         let mut news = self.news();
         news.is_writing = false;
@@ -155,7 +157,7 @@ impl FirstReads {
         }
     }
 
-    /// Waits until all is written that was read up to now, but not for long.
+    /// Waits until everything read so far is written, at most for [`INTERVAL`].
     fn flush(&self) {
         let mut news = self.news();
         news.is_wanted = !news.inodes.is_empty();
@@ -168,7 +170,7 @@ impl FirstReads {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something new, and then for `pause` for more of it. Nothing at the end.
+    /// Waits for new inodes, and then up to `pause` for more. Returns none at the end.
     fn next(&self, pause: Duration) -> Vec<u64> {
         let waits = |news: &mut News| news.inodes.is_empty() && !news.is_over;
         let news = self.changed.wait_while(self.news(), waits);
@@ -183,15 +185,15 @@ impl FirstReads {
 
 /// The thread that finds paths and writes them.
 struct Writer {
-    file: WholeFile,
+    file: AtomicFile,
     tree: Tree,
     log: LineSink,
     first_reads: Arc<FirstReads>,
     list: List,
-    /// Paths of directories, each with a slash behind it, as files lie together.
+    /// Cached paths of directories, each with a trailing slash.
     known: HashMap<u64, Vec<u8>>,
-    /// A complaint is told once.
-    said: bool,
+    /// An error was reported; further ones are not.
+    has_reported: bool,
 }
 
 impl Writer {
@@ -207,8 +209,8 @@ impl Writer {
             }
             let start = Instant::now();
             if let Err(error) = self.file.replace(&self.list.bytes()) {
-                // A full disk today is no reason to stop for ever.
-                self.say(&format!("hotlog {}: {error}", self.file.path().display()));
+                // The disk may be full now and have room later.
+                self.report(&format!("hotlog {}: {error}", self.file.path().display()));
             }
             self.first_reads.done();
             pause = (start.elapsed() * WRITING_PART).clamp(INTERVAL, INTERVAL_MAX);
@@ -220,13 +222,15 @@ impl Writer {
             Ok(path) if self.list.push(&path, BYTES_MAX) => {}
             Ok(_) => {
                 self.first_reads.is_full.store(true, Relaxed);
-                self.say("hotlog: the list is full; what is read from now on is not in it");
+                self.report(
+                    "hotlog: the list is full; files that are first read from now on are not in it",
+                );
             }
-            Err(error) => self.say(&format!("hotlog: {error}")),
+            Err(error) => self.report(&format!("hotlog: {error}")),
         }
     }
 
-    /// A path of a file, put together from what is known of the directories above it.
+    /// Returns a path of a file, assembled from the cached paths of its directories.
     fn path(&mut self, inode: u64) -> Result<Vec<u8>, ReadError> {
         let (name, directory) = self.tree.name_of(inode)?;
         let mut unknown = Vec::new();
@@ -241,7 +245,7 @@ impl Writer {
             let (name, above) = self.tree.name_of(at)?;
             len += name.len() + 1;
             if len > DEEP_LEN {
-                // There it has an end.
+                // Bounded there.
                 return self.tree.path_of(inode);
             }
             unknown.push((at, name));
@@ -261,23 +265,23 @@ impl Writer {
         Ok(path)
     }
 
-    fn say(&mut self, line: &str) {
-        if !std::mem::replace(&mut self.said, true) {
+    fn report(&mut self, line: &str) {
+        if !std::mem::replace(&mut self.has_reported, true) {
             (self.log)(line);
         }
     }
 }
 
-/// Paths, each with a zero byte behind it.
+/// Paths, each followed by a zero byte.
 #[derive(Default)]
 struct List {
     paths: Vec<u8>,
-    /// A path has a line end in it, so lines cannot be told apart by them.
+    /// A path contains a line end, so line ends cannot separate paths.
     has_line_ends: bool,
 }
 
 impl List {
-    /// Adds a path; false if the list is full.
+    /// Adds a path; returns false if the list is full.
     fn push(&mut self, path: &[u8], bytes_max: usize) -> bool {
         if self.paths.len() + path.len() >= bytes_max {
             return false;
@@ -288,7 +292,7 @@ impl List {
         true
     }
 
-    /// As `--hot` reads them: lines, or ended by zero bytes where lines would not do.
+    /// Returns the list as `--hot` reads it: lines, or paths that end with a zero byte.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.paths.clone();
         if !self.has_line_ends {
@@ -303,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_has_lines_unless_a_name_has_some() {
+    fn a_list_has_lines_unless_a_name_contains_a_line_end() {
         let mut list = List::default();
         assert!(list.push(b"a/b", 100) && list.push(b"c", 100));
         assert_eq!(list.bytes(), b"a/b\nc\n");

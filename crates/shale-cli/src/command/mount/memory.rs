@@ -1,17 +1,16 @@
-//! How much memory this process can have: the machine's, or less where it runs in a control group
-//! with a limit, as containers and services do. A driver that goes by the machine's is killed there
-//! in the middle of its work.
+//! The memory that this process can use: that of the machine, or less if it runs in a control group
+//! with a limit, as containers and services do. A driver that ignores such a limit is killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where control groups are, of version 2 and of version 1, and the files that limit their memory.
+/// The trees of control groups, of version 2 and of version 1, and the files with memory limits.
 const TREES: [(&str, &[&str]); 2] = [
     ("/sys/fs/cgroup", &["memory.max", "memory.high"]),
     ("/sys/fs/cgroup/memory", &["memory.limit_in_bytes"]),
 ];
 
-/// Bytes of memory; none where nothing tells.
+/// Returns the usable memory in bytes, or `None` if it is unknown.
 pub fn memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = TREES.iter().filter_map(|(tree, files)| limit(Path::new(tree), files, &groups));
@@ -25,8 +24,9 @@ fn machine() -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The least limit of the groups that `groups`, a list as of `/proc/self/cgroup`, names, and of all
-/// above them. In a container the list may name what is not seen there; the top is there always.
+/// Returns the smallest limit of the groups in `groups`, which has the form of `/proc/self/cgroup`,
+/// and of all groups above them. In a container, `groups` may name paths that do not exist there;
+/// the root of the tree always exists.
 fn limit(tree: &Path, files: &[&str], groups: &str) -> Option<u64> {
     let paths = groups.lines().filter_map(|line| {
         let (kinds, path) = line.split_once(':')?.1.split_once(':')?;
@@ -35,7 +35,7 @@ fn limit(tree: &Path, files: &[&str], groups: &str) -> Option<u64> {
     });
     let all =
         paths.flat_map(|path| path.ancestors().map(|above| tree.join(above)).collect::<Vec<_>>());
-    // One without a limit says `max`, or a number that no memory has.
+    // A group without a limit has `max`, or a number larger than any memory.
     let found = all.flat_map(|group| files.iter().map(move |file| group.join(file)));
     found.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).min()
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_limit_of_a_group_and_those_above_counts() {
+    fn the_smallest_limit_of_a_group_and_its_ancestors_counts() {
         let tree = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = tree.path().join(path);
@@ -60,7 +60,7 @@ mod tests {
         write("a/b/memory.high", "300\n");
         assert_eq!(of("0::/a/b\n"), Some(300));
         assert_eq!(of("0::/a\n"), Some(500));
-        // What is not seen from here, and groups of other kinds.
+        // Paths that do not exist here, and groups of other controllers.
         write("memory.max", "900\n");
         assert_eq!(of("0::/elsewhere/c\n"), Some(900));
         assert_eq!(of("4:cpu,memory:/a\n3:pids:/a/b\n"), Some(500));

@@ -1,8 +1,8 @@
-//! Counters in a file, in the text form that Prometheus and its kin read: for the textfile
-//! collector of a node exporter, or for anything else that can read lines.
+//! `-o metrics=FILE`: counters in a file, in the text format of Prometheus, for the textfile
+//! collector of the node exporter.
 //!
-//! The file is replaced as a whole every few seconds, so a reader never sees half of it, and
-//! removed when the mounts end.
+//! The file is replaced as a whole at intervals, so a reader never sees a part of it, and removed
+//! when the mounts end.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use shale_fuse::{Mounted, StatisticsSource, prometheus};
 
-use super::whole_file::WholeFile;
+use super::atomic_file::AtomicFile;
 
 /// How often the file is written.
 const INTERVAL: Duration = Duration::from_secs(15);
@@ -25,11 +25,14 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Writes the file once, to learn that it can be, and then again and again.
+    /// Writes the file once, to check that this is possible, and then at intervals.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the thread cannot be started.
     pub fn start(path: &Path, mounts: &[Mounted]) -> anyhow::Result<Self> {
         let sources: Vec<StatisticsSource> =
             mounts.iter().map(Mounted::statistics_source).collect();
-        let file = WholeFile::new(path, 0o644).and_then(|file| {
+        let file = AtomicFile::new(path, 0o644).and_then(|file| {
             write(&file, &sources)?;
             Ok(file)
         });
@@ -37,7 +40,7 @@ impl Metrics {
         let (end, ended) = channel();
         let thread = std::thread::Builder::new().name("metrics".into()).spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(INTERVAL) {
-                // A full disk today is no reason to stop for ever.
+                // The disk may be full now and have room later.
                 let _ = write(&file, &sources);
             }
         })?;
@@ -55,6 +58,6 @@ impl Drop for Metrics {
     }
 }
 
-fn write(file: &WholeFile, sources: &[StatisticsSource]) -> std::io::Result<()> {
+fn write(file: &AtomicFile, sources: &[StatisticsSource]) -> std::io::Result<()> {
     file.replace(prometheus(sources).as_bytes())
 }

@@ -1,0 +1,4 @@
+//! Tests of the crate through its public interface, in one program.
+
+mod hostile; // stored bytes that are damaged, cut or invented
+mod round_trip; // what goes in comes out

@@ -1,0 +1,47 @@
+//! Streams of compressed data whose errors say what is wrong in words, not in a library's.
+
+use std::io::{self, Read};
+
+use crate::error::ForeignError;
+
+/// A decompressing reader.
+pub(crate) struct Decompress {
+    plain: Box<dyn Read + Send>,
+    /// Name of the compression, as people know it.
+    name: &'static str,
+}
+
+impl Decompress {
+    pub(crate) fn new(plain: Box<dyn Read + Send>, name: &'static str) -> Self {
+        Self { plain, name }
+    }
+}
+
+impl Read for Decompress {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.plain.read(out).map_err(|error| in_words(self.name, error))
+    }
+}
+
+/// The error of a decompressor in words. An error of the system stays what it is.
+pub(crate) fn in_words(name: &str, error: io::Error) -> io::Error {
+    let is_ours = error.get_ref().is_some_and(|inner| inner.is::<ForeignError>());
+    if error.raw_os_error().is_some() || is_ours || error.kind() == io::ErrorKind::Interrupted {
+        return error;
+    }
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        let what = format!("the {name} data end too early: they were truncated");
+        return io::Error::new(io::ErrorKind::UnexpectedEof, what);
+    }
+    io::Error::new(io::ErrorKind::InvalidData, what_is_wrong(name, &error))
+}
+
+/// What is wrong with a block of compressed data whose end is known: no part of it is missing, so
+/// data that end too early are corrupt.
+pub(crate) fn what_is_wrong(name: &str, error: &io::Error) -> String {
+    // Libraries say so in their own words; all of them have this one.
+    match error.to_string().to_ascii_lowercase().contains("memory") {
+        true => format!("the {name} data need more memory than is allowed for decompression"),
+        false => format!("corrupt {name} data"),
+    }
+}

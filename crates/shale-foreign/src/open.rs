@@ -1,0 +1,175 @@
+//! Opens an archive of any format: recognises it, also behind a program that unpacks or mounts it,
+//! and makes a source of it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use shale_model::{EntrySource, Select, SourceError};
+
+use crate::compression::Compression;
+use crate::cpio::{CpioSource, is_cpio};
+use crate::detect::{DETECT_LEN, Format, detect};
+use crate::dwarfs::{self, DwarfsSource};
+use crate::error::ForeignError;
+use crate::squashfs::{self, SquashfsSource};
+use crate::stream::Input;
+use crate::tar::{TarOptions, TarSource, begins_with_header};
+use crate::tree::ImageFile;
+use crate::zip::{self, ZipSource};
+use crate::{ar, rpm};
+
+/// Bytes in front of an image that are searched for its beginning. Programs that mount an image
+/// have less.
+const PREFIX_LEN_MAX: u64 = 64 << 20;
+
+/// How an archive is opened.
+#[derive(Clone, Default)]
+pub struct OpenOptions {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Bytes that stand for the file in the identity of an image, such as a digest of it.
+    pub seed: Vec<u8>,
+    /// What is taken of it; everything if none is given.
+    pub select: Option<Arc<dyn Select>>,
+}
+
+/// Opens the archive in `file`, called `name` in errors. Returns `None` if its format is not known.
+///
+/// # Errors
+/// The file cannot be read, or the archive is corrupt or of a format that is not supported.
+pub fn open(
+    name: &Path,
+    file: File,
+    options: OpenOptions,
+) -> Result<Option<Box<dyn EntrySource>>, SourceError> {
+    use std::os::unix::ffi::OsStrExt;
+    let failed =
+        |error| SourceError::Unreadable { path: name.as_os_str().as_bytes().to_vec(), error };
+    let OpenOptions { mut offset, seed, select } = options;
+    let mut head = vec![0; DETECT_LEN];
+    let len = read_up_to(&file, offset, &mut head).map_err(failed)?;
+    head.truncate(len);
+    let format = match detect(&head) {
+        Some(format) => Some(format),
+        None => match find_behind_prefix(&file, offset).map_err(failed)? {
+            Some((format, at)) => {
+                offset = at;
+                Some(format)
+            }
+            None if is_brotli(&head) => Some(Format::Compressed(Compression::Brotli)),
+            None => None,
+        },
+    };
+    let Some(format) = format else { return Ok(None) };
+    let compression = match format {
+        Format::Compressed(compression) => Some(compression),
+        Format::Tar | Format::Cpio => None,
+        Format::Unsupported(format, reader) => {
+            let what = format!(
+                "this format is not supported; unpack or mount it with {reader}, and pack the files"
+            );
+            return Err(ForeignError::new(format, what).into_source(name.as_os_str().as_bytes()));
+        }
+        Format::Squashfs | Format::Zip | Format::Dwarfs | Format::Ar | Format::Rpm => {
+            let file = ImageFile::new(file, offset).map_err(failed)?;
+            return open_image(name, file, format, &seed, select).map(Some);
+        }
+    };
+    (&file).seek(SeekFrom::Start(offset)).map_err(failed)?;
+    let input = Input::open(name, Box::new(file), compression)?;
+    let inner = detect(&input.head);
+    if inner == Some(Format::Cpio) {
+        return Ok(Some(Box::new(CpioSource::new(input, &seed, select))));
+    }
+    if let Some(compression) = compression
+        && inner != Some(Format::Tar)
+    {
+        let inner = match inner {
+            Some(Format::Unsupported(format, _)) => format,
+            Some(_) => "image or archive that has to be decompressed first",
+            None => "file of an unknown format",
+        };
+        let what = format!(
+            "it is {} data, but what comes out is no tar or cpio archive: {inner}. Decompress it \
+             and pack the file or what is in it",
+            compression.name()
+        );
+        return Err(ForeignError::new("compressed file", what).into_source(&input.name));
+    }
+    Ok(Some(Box::new(TarSource::read(input, TarOptions { seed, select })?)))
+}
+
+/// Opens an archive that is read at offsets.
+fn open_image(
+    name: &Path,
+    file: ImageFile,
+    format: Format,
+    seed: &[u8],
+    select: Option<Arc<dyn Select>>,
+) -> Result<Box<dyn EntrySource>, SourceError> {
+    Ok(match format {
+        Format::Squashfs => Box::new(SquashfsSource::new(name, file, seed, select)?),
+        Format::Zip => Box::new(ZipSource::new(name, file, seed, select)?),
+        Format::Ar => ar::open(name, file, seed, select)?,
+        Format::Rpm => Box::new(rpm::open(name, file, seed, select)?),
+        _ => Box::new(DwarfsSource::new(name, file, seed, select.as_deref())?),
+    })
+}
+
+/// The format and the beginning of an archive that follows something else: a zip archive by its
+/// end, the images by their first bytes.
+fn find_behind_prefix(file: &File, offset: u64) -> io::Result<Option<(Format, u64)>> {
+    // Offsets in a zip archive count from its own beginning or from that of the file; the source
+    // finds out.
+    if zip::ends_like_one(&ImageFile::new(file.try_clone()?, offset)?) {
+        return Ok(Some((Format::Zip, offset)));
+    }
+    const STEP: u64 = 1 << 20;
+    // What begins within a step may end in the next.
+    const OVERLAP: usize = 96;
+    let mut buffer = vec![0; STEP as usize + OVERLAP];
+    let file_len = file.metadata()?.len();
+    for step in 0..PREFIX_LEN_MAX / STEP {
+        let at = offset.saturating_add(step * STEP);
+        let len = read_up_to(file, at, &mut buffer)?;
+        let bytes = &buffer[..len];
+        let dwarfs = dwarfs::find(bytes).map(|found| (found, Format::Dwarfs));
+        let left = file_len.saturating_sub(at);
+        let squashfs = squashfs::find(bytes, left).map(|found| (found, Format::Squashfs));
+        let first = [dwarfs, squashfs].into_iter().flatten().min_by_key(|(found, _)| *found);
+        if let Some((found, format)) = first {
+            return Ok(Some((format, at + found)));
+        }
+        if len < buffer.len() {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+/// Returns true if these bytes are a compressed tar or cpio archive. brotli has no magic, so what
+/// it decompresses to has to tell.
+fn is_brotli(head: &[u8]) -> bool {
+    let plain = Compression::Brotli.decoder(Box::new(io::Cursor::new(head.to_vec())));
+    let mut start = Vec::new();
+    let read = plain.and_then(|plain| plain.take(1024).read_to_end(&mut start));
+    // The head is not all of it, so an error after some bytes is no wonder.
+    let _ = read;
+    begins_with_header(&start) || is_cpio(&start)
+}
+
+fn read_up_to(file: &File, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    while len < out.len() {
+        match file.read_at(&mut out[len..], offset.saturating_add(len as u64)) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
+}

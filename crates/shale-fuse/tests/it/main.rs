@@ -1,0 +1,6 @@
+//! Tests of the crate through its public interface, in one program.
+
+mod common; // a tree in memory, and mounts that never outlive their test
+mod semantics; // what the kernel asks and gets
+mod requests; // what costs a request
+mod life; // from mount to unmount, whatever ends it

@@ -1,0 +1,89 @@
+//! Why an entry, or a whole source, cannot be read.
+
+use std::fmt;
+use std::io;
+
+use thiserror::Error;
+
+/// An error that ends the reading of a source.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The source as a whole cannot be read: its root is missing, the archive is damaged.
+    #[error("cannot read the source {}: {error}", String::from_utf8_lossy(.path))]
+    Unreadable {
+        /// The name of the source.
+        path: Vec<u8>,
+        /// Why it failed.
+        #[source]
+        error: io::Error,
+    },
+    /// Several sources claim the same paths.
+    #[error("{count} paths are in more than one source; nothing was packed")]
+    Conflict {
+        /// The first of these paths.
+        paths: Vec<Vec<u8>>,
+        /// Number of these paths.
+        count: u64,
+    },
+    /// The caller cancelled the work.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// An entry that could not be packed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Path below the root of the source.
+    pub path: Vec<u8>,
+    /// What is wrong.
+    pub kind: ProblemKind,
+}
+
+/// What is wrong with an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// It cannot be opened, listed or read; the message of the system.
+    Unreadable(String),
+    /// It existed when its directory was listed and does not exist any more.
+    Vanished,
+    /// It changed each time it was read.
+    Changed,
+    /// Another file has its path, or its extended attributes changed, since its directory was
+    /// listed. What was found out then (other names of the inode, attributes) is no longer true.
+    Replaced,
+    /// A directory with the same path came before it.
+    Collision,
+    /// It exceeds a limit of the format.
+    Limit(String),
+}
+
+/// Bytes of a path that a message shows.
+const SHOWN_LEN_MAX: usize = 1024;
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = if self.path.is_empty() { &b"."[..] } else { &self.path };
+        let shown = &path[..path.len().min(SHOWN_LEN_MAX)];
+        f.write_str(&String::from_utf8_lossy(shown))?;
+        if shown.len() < path.len() {
+            write!(f, "... ({} bytes)", path.len())?;
+        }
+        write!(f, ": {}", self.kind)
+    }
+}
+
+impl fmt::Display for ProblemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(why) => f.write_str(why),
+            Self::Vanished => f.write_str("vanished while the source was read"),
+            Self::Replaced => {
+                f.write_str("was replaced, or its attributes changed, while the source was read")
+            }
+            Self::Collision => f.write_str("would replace the directory that has the same path"),
+            Self::Changed => f.write_str("changed each time it was read"),
+            Self::Limit(what) => f.write_str(what),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The content store: from a range of a content to its bytes.
+//!
+//! Frames come through the frame cache; holes and zero runs cost no decode. A range is clipped to
+//! the content, so a read beyond its end gives no bytes, as `pread` does.
+
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use shale_format::schema::STREAM_HOLE;
+
+use crate::content::map::{ContentMap, Piece, PieceKind, Pieces, Segments};
+use crate::content::prefetch::{Guess, Prefetch};
+use crate::counters::add;
+use crate::error::{Expected, ReadError, value};
+use crate::frames::cache::FrameBytes;
+use crate::frames::store::FrameStore;
+
+/// Shorter reads than this seldom cover more than a frame or two; looking for frames to share
+/// would cost more than it gains.
+const SHARED_READ_LEN_MIN: usize = 96 << 10;
+
+/// The bytes of holes and zero runs, handed out piece by piece.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// All contents of one image.
+pub(crate) struct ContentStore {
+    map: ContentMap,
+    prefetch: Prefetch,
+    /// For jobs, which must not keep the image alive.
+    me: Weak<Self>,
+}
+
+impl ContentStore {
+    /// Contents that are read through `map`, with at most `prefetch_bytes_max` bytes decoded ahead
+    /// of a sequential reader.
+    pub(crate) fn new(map: ContentMap, prefetch_bytes_max: u64) -> Arc<Self> {
+        let prefetch = Prefetch::new(prefetch_bytes_max);
+        Arc::new_cyclic(|me| Self { map, prefetch, me: Weak::clone(me) })
+    }
+
+    pub(crate) fn frames(&self) -> &Arc<FrameStore> {
+        self.map.frames()
+    }
+
+    pub(crate) fn content_count(&self) -> u64 {
+        self.map.content_count()
+    }
+
+    pub(crate) fn content_len(&self, content: u64) -> Result<u64, ReadError> {
+        self.map.content_len(content)
+    }
+
+    pub(crate) fn pieces(&self, content: u64, range: Range<u64>) -> Result<Pieces<'_>, ReadError> {
+        self.map.pieces(content, range)
+    }
+
+    pub(crate) fn segments(
+        &self,
+        content: u64,
+        range: Range<u64>,
+    ) -> Result<Segments<'_>, ReadError> {
+        self.map.segments(content, range)
+    }
+
+    /// Fills `buf` with a content's bytes; see [`crate::Image::read_content`].
+    pub(crate) fn read(
+        &self,
+        content: u64,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize, ReadError> {
+        let range = offset..offset.saturating_add(buf.len() as u64);
+        let has_workers = self.frames().workers().is_some();
+        let mut filled = 0;
+        let take = |bytes: &[u8]| {
+            buf[filled..filled + bytes.len()].copy_from_slice(bytes);
+            filled += bytes.len();
+            true
+        };
+        if has_workers && range.end - range.start >= SHARED_READ_LEN_MIN as u64 {
+            // All pieces first, so that workers can begin with the later ones. A piece is at least
+            // a byte of the buffer, and usually a frame.
+            let pieces = self.pieces(content, range)?.collect::<Result<Vec<_>, _>>()?;
+            self.share(&pieces);
+            self.visit_pieces(pieces.into_iter().map(Ok), take)?;
+        } else {
+            self.visit_pieces(self.pieces(content, range)?, take)?;
+        }
+        if has_workers && filled > 0 {
+            let content_len = self.content_len(content)?;
+            self.prefetch_after(content, offset, offset + filled as u64, content_len);
+        }
+        Ok(filled)
+    }
+
+    /// Calls `visit` with the bytes of `range` of a content; see [`crate::Image::visit_content`].
+    pub(crate) fn visit(
+        &self,
+        content: u64,
+        range: Range<u64>,
+        visit: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), ReadError> {
+        self.visit_pieces(self.pieces(content, range)?, visit)
+    }
+
+    /// Bytes of a content that are not in holes. Walks over all of its extents.
+    pub(crate) fn data_len(&self, content: u64) -> Result<u64, ReadError> {
+        let mut len = 0;
+        for segment in self.segments(content, 0..u64::MAX)? {
+            let segment = segment?;
+            if segment.stream != STREAM_HOLE {
+                len += segment.len; // Together at most the content's length.
+            }
+        }
+        Ok(len)
+    }
+
+    fn visit_pieces(
+        &self,
+        pieces: impl Iterator<Item = Result<Piece, ReadError>>,
+        mut visit: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), ReadError> {
+        // The last frame is held: pieces of one frame often follow each other, and the cache may be
+        // too small to keep it.
+        let mut held: Option<(u64, FrameBytes)> = None;
+        for piece in pieces {
+            let Piece { len, kind, .. } = piece?;
+            let PieceKind::Frame { frame, frame_offset } = kind else {
+                if !visit_zeroes(len, &mut visit) {
+                    return Ok(());
+                }
+                continue;
+            };
+            let bytes = match &held {
+                Some((held_frame, bytes)) if *held_frame == frame => bytes,
+                _ => &held.insert((frame, self.frames().frame(frame)?)).1,
+            };
+            let from = frame_offset as usize; // Inside the frame, whose length is below 2^32.
+            let Some(slice) = bytes.get(from..from.saturating_add(len as usize)) else {
+                let expected = Expected::AtMost(bytes.len() as u64);
+                return Err(value("end of a piece in its frame", frame_offset + len, expected));
+            };
+            if !visit(slice) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the missing frames of `pieces` to the workers, all but the first.
+    fn share(&self, pieces: &[Piece]) {
+        let mut last = None;
+        self.frames().share(pieces.iter().filter_map(|piece| match piece.kind {
+            PieceKind::Frame { frame, .. } if last != Some(frame) => {
+                last = Some(frame);
+                Some((frame, piece.len))
+            }
+            _ => None,
+        }));
+    }
+
+    /// Notes a read of `content`, and may have workers decode what is likely to be read next.
+    fn prefetch_after(&self, content: u64, offset: u64, end: u64, content_len: u64) {
+        let frames = self.frames();
+        let Some(workers) = frames.workers() else { return };
+        if !self.prefetch.is_enabled(frames.cache().bytes_max()) {
+            return;
+        }
+        let Some(guess) = self.prefetch.observe(content, offset, end, content_len) else { return };
+        if !self.prefetch.pays(frames.counters()) {
+            return;
+        }
+        let store = self.me.clone();
+        workers.guess(move || {
+            if let Some(store) = store.upgrade() {
+                store.follow(guess);
+            }
+        });
+    }
+
+    /// Decodes the missing frames of a guess. An error ends it; readers will meet the same error.
+    fn follow(&self, guess: Guess) {
+        match guess {
+            Guess::Range { content, from, to } => {
+                let _ = self.decode_range(content, from, to, u64::MAX);
+            }
+            Guess::Contents { first, count, len } => {
+                let mut left = len;
+                let end = self.content_count().min(first.saturating_add(count));
+                let mut content = first;
+                while content < end && left > 0 {
+                    match self.decode_range(content, 0, left, left) {
+                        Some(decoded) => left = left.saturating_sub(decoded),
+                        None => break,
+                    }
+                    content += 1;
+                }
+                self.prefetch.followed(first..content);
+            }
+        }
+    }
+
+    /// Decodes the missing frames of a range. Returns their bytes, or `None` after an error.
+    fn decode_range(&self, content: u64, from: u64, to: u64, bytes_max: u64) -> Option<u64> {
+        let frames = self.frames();
+        let mut decoded_len = 0;
+        for piece in self.pieces(content, from..to).ok()? {
+            let PieceKind::Frame { frame, .. } = piece.ok()?.kind else { continue };
+            if frames.is_cached(frame) {
+                continue;
+            }
+            if decoded_len >= bytes_max {
+                break;
+            }
+            if frames.decode_ahead(frame, true).ok()? {
+                add(&frames.counters().frames_prefetched, 1);
+                decoded_len += frames.record(frame).ok()?.plain_len;
+            }
+        }
+        Some(decoded_len)
+    }
+}
+
+fn visit_zeroes(mut len: u64, visit: &mut impl FnMut(&[u8]) -> bool) -> bool {
+    while len > 0 {
+        let step = len.min(ZEROES.len() as u64);
+        if !visit(&ZEROES[..step as usize]) {
+            return false;
+        }
+        len -= step;
+    }
+    true
+}

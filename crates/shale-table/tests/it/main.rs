@@ -1,0 +1,5 @@
+//! Tests of the crate through its public interface, in one program.
+
+mod common; // a page store in memory, and tables to put there
+mod pages; // single pages
+mod tables; // tables over many pages and levels

@@ -1,0 +1,194 @@
+//! Promise: an archive that is not what it should be never hangs, never becomes an image that
+//! `check` refuses, and is refused with its path cut and its problems counted.
+
+use rustix::process::{Pid, Signal};
+use shale_tests::command::{create, expect_code, run, shale};
+use shale_tests::image::manifest_at;
+use shale_tests::places;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A tar archive that a test writes entry by entry.
+#[derive(Default)]
+struct Tar(Vec<u8>);
+
+impl Tar {
+    fn entry(mut self, name: &str, type_flag: u8, data: &[u8]) -> Self {
+        let start = self.0.len();
+        self.0.resize(start + 512, 0);
+        let header = &mut self.0[start..];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[100..107].copy_from_slice(b"0000644");
+        header[124..135].copy_from_slice(format!("{:011o}", data.len()).as_bytes());
+        header[148..156].fill(b' ');
+        header[156] = type_flag;
+        header[257..265].copy_from_slice(b"ustar\x0000");
+        let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        self.0.extend_from_slice(data);
+        self.0.resize(self.0.len().next_multiple_of(512), 0);
+        self
+    }
+
+    /// An extended header for the entry that follows.
+    fn records(self, records: &[(&str, &[u8])]) -> Self {
+        let mut data = Vec::new();
+        for (name, value) in records {
+            let body = [b" ", name.as_bytes(), b"=", value, b"\n"].concat();
+            let mut len = body.len() + 1;
+            while len != body.len() + len.to_string().len() {
+                len = body.len() + len.to_string().len();
+            }
+            data.extend_from_slice(len.to_string().as_bytes());
+            data.extend_from_slice(&body);
+        }
+        self.entry("header", b'x', &data)
+    }
+
+    fn write(mut self, path: &Path) {
+        self.0.resize(self.0.len() + 1024, 0);
+        std::fs::write(path, &self.0).unwrap();
+    }
+}
+
+/// Packs `source` and returns what the command said.
+#[track_caller]
+fn pack(source: &Path, image: &Path, more: &[&str], code: i32) -> String {
+    let mut command = shale(["create"]);
+    command.arg(source).arg("-fo").arg(image).args(more);
+    let output = expect_code(&mut command, code);
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_a_reader_refuses_is_not_written() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    let many: Vec<(String, &[u8])> =
+        (0..70_000).map(|n| (format!("SCHILY.xattr.user.{n}"), &b""[..])).collect();
+    let many: Vec<(&str, &[u8])> = many.iter().map(|(name, value)| (&name[..], *value)).collect();
+    let name = |len: usize| format!("SCHILY.xattr.user.{}", "n".repeat(len - 5));
+    let (longest_path, long_path) = (vec!["p"; 8192].join("/"), vec!["p"; 8193].join("/"));
+    let (longest_name, long_name) = ("n".repeat(255), "n".repeat(256));
+    let (longest_target, long_target) = ("t".repeat(4095), "t".repeat(4096));
+    let (longest_xattr, long_xattr) = (name(255), name(256));
+    let value = vec![b'v'; 65_537];
+    // What is at a limit, what is beyond it, and how that is called.
+    type Records<'a> = &'a [(&'a str, &'a [u8])];
+    let cases: &[(Records<'_>, Records<'_>, u8, &str)] = &[
+        (&many[..65_536], &many, b'0', "70000 extended attributes, 65536 allowed"),
+        (
+            &[("path", longest_name.as_bytes())],
+            &[("path", long_name.as_bytes())],
+            b'0',
+            "name of 256",
+        ),
+        (
+            &[("path", longest_path.as_bytes())],
+            &[("path", long_path.as_bytes())],
+            b'0',
+            "16384 bytes",
+        ),
+        (
+            &[("linkpath", longest_target.as_bytes())],
+            &[("linkpath", long_target.as_bytes())],
+            b'2',
+            "link target of 4096",
+        ),
+        (&[(&longest_xattr, b"")], &[(&long_xattr, b"")], b'0', "attribute of 256"),
+        (
+            &[("SCHILY.xattr.user.a", &value[1..])],
+            &[("SCHILY.xattr.user.a", &value)],
+            b'0',
+            "and 65537 bytes",
+        ),
+    ];
+    for (at_limit, beyond, type_flag, words) in cases {
+        let archive = |records| {
+            Tar::default().records(records).entry("x", *type_flag, b"").entry("kept", b'0', b"y")
+        };
+        archive(at_limit).write(&path("x.tar"));
+        create(&path("x.tar"), &path("x.shale"), &["-f1", "--no-verify"]);
+        run(["check".as_ref(), path("x.shale").as_os_str()]);
+        archive(beyond).write(&path("x.tar"));
+        let text =
+            pack(&path("x.tar"), &path("x.shale"), &["-1", "--no-verify", "--skip-unreadable"], 3);
+        assert!(text.contains(words), "`{words}`: {text}");
+        run(["check".as_ref(), path("x.shale").as_os_str()]);
+        assert_eq!(manifest_at(&path("x.shale")).records.len(), 2);
+    }
+}
+
+#[test]
+fn a_directory_deeper_than_paths_may_be_is_named_and_the_rest_comes() {
+    let Some(folder) = places::memory() else { return };
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("source")).unwrap();
+    std::fs::write(path("source/kept"), "x").unwrap();
+    let mut at =
+        rustix::fs::open(path("source"), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty())
+            .unwrap();
+    let deeper = |at: &std::os::fd::OwnedFd| {
+        rustix::fs::mkdirat(at, "d", rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
+        rustix::fs::openat(at, "d", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap()
+    };
+    for _ in 0..20_000 {
+        at = deeper(&at);
+    }
+    let text = pack(&path("source"), &path("x.shale"), &["-1", "--skip-unreadable"], 3);
+    assert!(text.contains("... (16385 bytes): path of 16385 bytes, 16384 allowed"), "{text}");
+    assert!(text.lines().all(|line| line.len() < 1200), "{text}");
+    run(["check".as_ref(), path("x.shale").as_os_str()]);
+    assert_eq!(manifest_at(&path("x.shale")).records.len(), 2 + 8192);
+    expect_code(Command::new("rm").arg("-rf").arg(path("source")), 0);
+}
+
+#[test]
+fn problems_of_one_kind_are_counted() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    let mut tar = Tar::default().entry("file", b'0', b"");
+    for n in 0..598 {
+        tar = tar.entry(&format!("file/{n}"), b'0', b"");
+    }
+    tar.entry("kept", b'0', b"").write(&path("x.tar"));
+    let text = pack(&path("x.tar"), &path("x.shale"), &["--skip-unreadable"], 3);
+    assert!(text.lines().count() < 30, "{text}");
+    assert!(text.contains("and 578 more: it lies below file, which is a file"), "{text}");
+    let text = pack(&path("x.tar"), &path("x.shale"), &[], 1);
+    assert!(
+        text.contains("598 entries could not be read") && text.contains("and 578 more"),
+        "{text}"
+    );
+    assert!(text.lines().count() < 30, "{text}");
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_to_can_be_left() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("temporary")).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, mode, 0)
+        .unwrap();
+    for signal in [Signal::TERM, Signal::HUP] {
+        let mut command = shale(["create", "--temp-dir"]);
+        command.arg(path("temporary")).arg(path("fifo")).arg("-o").arg(path("x.shale"));
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        // It opens its temporary file right before it waits for the pipe.
+        let files = format!("/proc/{}/fd", child.id());
+        let is_waiting = || {
+            let links = std::fs::read_dir(&files).into_iter().flatten().flatten();
+            links
+                .filter_map(|link| std::fs::read_link(link.path()).ok())
+                .any(|to| to.starts_with(path("temporary")))
+        };
+        while !is_waiting() {
+            assert!(child.try_wait().unwrap().is_none(), "it has ended");
+            std::thread::yield_now();
+        }
+        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{signal:?}");
+        assert!(!path("x.shale").exists());
+    }
+}

@@ -1,0 +1,129 @@
+//! The mapping from content space to stream space while it grows: the rows of the table of extents.
+//!
+//! Neighbours that continue each other share a row. So an image without dedupe, holes and zero runs
+//! has one row, whatever its size. A row takes 16 bytes of memory.
+
+use shale_format::schema::{STREAM_HOLE, STREAM_ZERO};
+
+/// Where bytes of a content are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the stream, from this offset on.
+    Stream(u64),
+    /// Zeroes that were data in the source.
+    Zero,
+    /// A hole of the source.
+    Hole,
+}
+
+impl Place {
+    fn column(self) -> u64 {
+        match self {
+            Self::Stream(offset) => offset,
+            Self::Zero => STREAM_ZERO,
+            Self::Hole => STREAM_HOLE,
+        }
+    }
+
+    /// Returns the place `len` bytes further on.
+    pub(crate) fn after(self, len: u64) -> Self {
+        match self {
+            Self::Stream(offset) => Self::Stream(offset + len),
+            other => other,
+        }
+    }
+}
+
+/// Rows of the table, sorted, without gaps from 0 to `end`.
+#[derive(Debug, Default)]
+pub(crate) struct Extents {
+    rows: Vec<(u64, Place)>,
+    end: u64,
+}
+
+impl Extents {
+    /// Length of content space so far.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Number of rows.
+    pub(crate) fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Returns rows of base and stream offset, without the sentinel.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.rows.iter().map(|&(base, place)| (base, place.column()))
+    }
+
+    /// Maps the next `len` bytes of content space to `place`.
+    pub(crate) fn push(&mut self, len: u64, place: Place) {
+        if len == 0 {
+            return;
+        }
+        let continues =
+            self.rows.last().is_some_and(|&(base, last)| last.after(self.end - base) == place);
+        if !continues {
+            self.rows.push((self.end, place));
+        }
+        self.end += len;
+    }
+
+    /// Forgets everything from `end` on.
+    pub(crate) fn truncate(&mut self, end: u64) {
+        let kept = self.rows.partition_point(|&(base, _)| base < end);
+        self.rows.truncate(kept);
+        self.end = end;
+    }
+
+    /// Calls `visit(len, place)` for the parts of a range, in order.
+    pub(crate) fn visit(&self, start: u64, end: u64, mut visit: impl FnMut(u64, Place)) {
+        let mut at = start;
+        let first = self.rows.partition_point(|&(base, _)| base <= start).saturating_sub(1);
+        for (index, &(base, place)) in self.rows.iter().enumerate().skip(first) {
+            if at >= end {
+                break;
+            }
+            let row_end = self.rows.get(index + 1).map_or(self.end, |next| next.0).min(end);
+            visit(row_end - at, place.after(at - base));
+            at = row_end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_that_continue_each_other_are_one_row() {
+        let mut extents = Extents::default();
+        extents.push(10, Place::Stream(0));
+        extents.push(5, Place::Stream(10));
+        extents.push(0, Place::Hole);
+        extents.push(7, Place::Zero);
+        extents.push(1, Place::Zero);
+        extents.push(2, Place::Stream(0));
+        extents.push(2, Place::Stream(3));
+        assert_eq!(
+            extents.rows().collect::<Vec<_>>(),
+            [(0, 0), (15, STREAM_ZERO), (23, 0), (25, 3)]
+        );
+        let mut parts = Vec::new();
+        extents.visit(12, 26, |len, place| parts.push((len, place)));
+        assert_eq!(
+            parts,
+            [
+                (3, Place::Stream(12)),
+                (8, Place::Zero),
+                (2, Place::Stream(0)),
+                (1, Place::Stream(3))
+            ]
+        );
+        extents.truncate(16);
+        assert_eq!(extents.rows().collect::<Vec<_>>(), [(0, 0), (15, STREAM_ZERO)]);
+        extents.push(1, Place::Zero);
+        assert_eq!((extents.row_count(), extents.end()), (2, 17));
+    }
+}

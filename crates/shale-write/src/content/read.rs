@@ -1,0 +1,510 @@
+//! Reads contents: bytes, holes, zero runs and digest in one pass.
+//!
+//! The metadata of a file are read before and after its bytes. If kind, length, mtime or ctime
+//! differ, or bytes are missing, the bytes may be a mixture of two states. Then the file is read
+//! again, up to [`ATTEMPTS_MAX`] times. Small files are read whole, by any thread; large ones in
+//! pieces, by the caller, see [`PieceReader`].
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use crate::content::categorize::category_of;
+use crate::plan::digest::{ContentDigest, ContentHasher, is_zero};
+use crate::plan::report::problem_kind;
+use shale_format::{Category, InodeKind};
+use shale_model::{ContentFile, Metadata, OpenContent, ProblemKind};
+
+/// Files up to this length are read whole into memory.
+pub(crate) const SMALL_LEN_MAX: u64 = 1 << 20;
+/// Attempts to read a file before it is reported as changing.
+pub(crate) const ATTEMPTS_MAX: u32 = 4;
+/// An aligned block of this length that is all zero starts a zero run. A run costs two rows of the
+/// table of extents, about ten bytes. A codec stores as many zeroes in about as much, but a reader
+/// has to decode them.
+pub(crate) const ZERO_BLOCK_LEN: usize = 4096;
+/// Bytes read at a time from large files: a multiple of the blocks of zeroes and of digests.
+const PIECE_LEN: usize = 1 << 20;
+
+/// A part of a content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// Bytes, at this range of the buffer.
+    Data(Range<usize>),
+    /// This many zero bytes that are data.
+    Zero(u64),
+    /// This many bytes of a hole.
+    Hole(u64),
+}
+
+/// A content that was read whole.
+#[derive(Debug)]
+pub(crate) struct SmallContent {
+    pub(crate) metadata: Metadata,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) holes: Vec<Range<u64>>,
+    pub(crate) digest: ContentDigest,
+    pub(crate) category: Category,
+    /// See [`crate::layout::similarity`]; empty where the order does not need it.
+    pub(crate) similarity_sketch: Vec<u64>,
+    /// Number of further attempts.
+    pub(crate) read_again: u64,
+}
+
+/// Why a content was not read.
+#[derive(Debug)]
+pub(crate) enum ReadFailure {
+    /// The entry is left out for this reason.
+    Problem(ProblemKind),
+    /// The file became large meanwhile and must be read in pieces.
+    Large,
+}
+
+impl From<io::Error> for ReadFailure {
+    fn from(error: io::Error) -> Self {
+        Self::Problem(problem_kind(&error))
+    }
+}
+
+/// Opens and reads a small file. `cancelled` is asked before each attempt.
+pub(crate) fn read_small(
+    content: &dyn OpenContent,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<SmallContent, ReadFailure> {
+    for attempt in 0..ATTEMPTS_MAX {
+        if cancelled() {
+            break;
+        }
+        let mut file = content.open()?;
+        let before = file.metadata()?;
+        if before.kind != InodeKind::File {
+            return Err(ReadFailure::Problem(ProblemKind::Changed));
+        }
+        if before.len > SMALL_LEN_MAX {
+            return Err(ReadFailure::Large);
+        }
+        let (bytes, holes) = match read_whole(&mut *file, before.len) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
+            result => result?,
+        };
+        if is_same(&before, &file.metadata()?) {
+            let read_again = u64::from(attempt);
+            return Ok(SmallContent { read_again, ..small_content(before, bytes, holes) });
+        }
+    }
+    Err(ReadFailure::Problem(ProblemKind::Changed))
+}
+
+/// Checks that a file can be opened, without reading it.
+pub(crate) fn probe(content: &dyn OpenContent) -> Result<(), ProblemKind> {
+    let mut file = content.open().map_err(|error| problem_kind(&error))?;
+    match file.metadata() {
+        Ok(metadata) if metadata.kind == InodeKind::File => Ok(()),
+        Ok(_) => Err(ProblemKind::Changed),
+        Err(error) => Err(problem_kind(&error)),
+    }
+}
+
+/// Digests a content that is in memory.
+pub(crate) fn small_content(
+    metadata: Metadata,
+    bytes: Vec<u8>,
+    holes: Vec<Range<u64>>,
+) -> SmallContent {
+    let mut hasher = ContentHasher::new();
+    hasher.update(&bytes);
+    let mut runs = Vec::new();
+    let mut at = 0;
+    for hole in &holes {
+        split_runs(&bytes, at..hole.start as usize, &mut runs);
+        runs.push(Run::Hole(hole.end - hole.start));
+        at = hole.end as usize;
+    }
+    split_runs(&bytes, at..bytes.len(), &mut runs);
+    SmallContent {
+        metadata,
+        runs,
+        holes,
+        digest: hasher.finish(),
+        category: category_of(&bytes),
+        similarity_sketch: Vec::new(),
+        bytes,
+        read_again: 0,
+    }
+}
+
+/// Returns whether a file has not changed between two looks at its metadata.
+pub(crate) fn is_same(before: &Metadata, after: &Metadata) -> bool {
+    let key = |m: &Metadata| (m.kind, m.len, m.mtime, m.ctime);
+    key(before) == key(after)
+}
+
+/// Reads a small content that comes in sequence: fills holes with zeroes, the rest from `reader`.
+pub(crate) fn read_sequence(
+    reader: &mut dyn Read,
+    len: u64,
+    holes: &[Range<u64>],
+) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len as usize];
+    let mut at = 0;
+    for hole in holes.iter().chain([&(len..len)]) {
+        if hole.start < at || hole.end < hole.start || hole.end > len {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its holes overlap"));
+        }
+        reader.read_exact(&mut bytes[at as usize..hole.start as usize])?;
+        at = hole.end;
+    }
+    Ok(bytes)
+}
+
+fn read_whole(file: &mut dyn ContentFile, len: u64) -> io::Result<(Vec<u8>, Vec<Range<u64>>)> {
+    let mut bytes = vec![0; len as usize];
+    let mut holes = Vec::new();
+    let mut at = 0;
+    while let Some(data) = file.data_after(at, len)? {
+        push_hole(&mut holes, at..data.start);
+        read_exactly(file, data.start, &mut bytes[data.start as usize..data.end as usize])?;
+        at = data.end;
+    }
+    push_hole(&mut holes, at..len);
+    Ok((bytes, holes))
+}
+
+fn push_hole(holes: &mut Vec<Range<u64>>, hole: Range<u64>) {
+    if hole.is_empty() {
+        return;
+    }
+    match holes.last_mut() {
+        Some(last) if last.end == hole.start => last.end = hole.end,
+        _ => holes.push(hole),
+    }
+}
+
+/// Fails with `UnexpectedEof` if the file ends before `out` is full.
+fn read_exactly(file: &mut dyn ContentFile, mut offset: u64, mut out: &mut [u8]) -> io::Result<()> {
+    while !out.is_empty() {
+        match file.read_at(offset, out)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            len => {
+                offset += len as u64;
+                out = &mut out[len..];
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Splits a range of data into bytes and zero runs. A run starts at an aligned block of zeroes and
+/// includes all zeroes around it.
+pub(crate) fn split_runs(bytes: &[u8], range: Range<usize>, runs: &mut Vec<Run>) {
+    let mut data_start = range.start;
+    let mut at = range.start.next_multiple_of(ZERO_BLOCK_LEN);
+    while at + ZERO_BLOCK_LEN <= range.end {
+        if !is_zero(&bytes[at..at + ZERO_BLOCK_LEN]) {
+            at += ZERO_BLOCK_LEN;
+            continue;
+        }
+        let before = &bytes[data_start..at];
+        let start = data_start + before.iter().rposition(|&b| b != 0).map_or(0, |i| i + 1);
+        let mut end = at + ZERO_BLOCK_LEN;
+        while end + ZERO_BLOCK_LEN <= range.end && is_zero(&bytes[end..end + ZERO_BLOCK_LEN]) {
+            end += ZERO_BLOCK_LEN;
+        }
+        let rest = &bytes[end..range.end];
+        end += rest.iter().position(|&b| b != 0).unwrap_or(rest.len());
+        if data_start < start {
+            runs.push(Run::Data(data_start..start));
+        }
+        runs.push(Run::Zero((end - start) as u64));
+        data_start = end;
+        at = end.next_multiple_of(ZERO_BLOCK_LEN);
+    }
+    if data_start < range.end {
+        runs.push(Run::Data(data_start..range.end));
+    }
+}
+
+/// A large content that comes in pieces, from front to back.
+pub(crate) trait PieceReader {
+    /// Returns the next piece, or `None` at the end. Fails with `UnexpectedEof` if bytes are
+    /// missing.
+    fn next(&mut self) -> io::Result<Option<LargePiece<'_>>>;
+
+    /// Returns, after the end, what was read, or `None` if it changed meanwhile. Called once.
+    fn finish(&mut self) -> io::Result<Option<Finished>>;
+}
+
+/// A piece of a large content.
+pub(crate) enum LargePiece<'a> {
+    /// Bytes.
+    Data(&'a [u8]),
+    /// A hole.
+    Hole(u64),
+}
+
+/// Digest and holes of a large content.
+pub(crate) type Finished = (ContentDigest, Vec<Range<u64>>);
+
+/// A large file.
+pub(crate) struct LargeFile {
+    file: Box<dyn ContentFile>,
+    pub(crate) metadata: Metadata,
+    buffer: Vec<u8>,
+    at: u64,
+    /// End of the range of data that contains `at`.
+    data_end: u64,
+    hasher: ContentHasher,
+    holes: Vec<Range<u64>>,
+}
+
+impl LargeFile {
+    /// Opens a file and reads its metadata.
+    pub(crate) fn open(content: &dyn OpenContent) -> Result<Self, ProblemKind> {
+        let mut file = content.open().map_err(|error| problem_kind(&error))?;
+        let metadata = file.metadata().map_err(|error| problem_kind(&error))?;
+        if metadata.kind != InodeKind::File {
+            return Err(ProblemKind::Changed);
+        }
+        Ok(Self::of_file(file, metadata))
+    }
+
+    /// Reads a file that is already open.
+    pub(crate) fn of_file(file: Box<dyn ContentFile>, metadata: Metadata) -> Self {
+        Self {
+            file,
+            metadata,
+            buffer: Vec::new(),
+            at: 0,
+            data_end: 0,
+            hasher: ContentHasher::new(),
+            holes: Vec::new(),
+        }
+    }
+
+    /// Returns the sample of the file, see [`sample_ranges`]. Costs three reads.
+    pub(crate) fn sample(&mut self) -> io::Result<u64> {
+        let mut bytes = Vec::new();
+        for range in sample_ranges(self.metadata.len) {
+            let from = bytes.len();
+            bytes.resize(from + (range.end - range.start) as usize, 0);
+            read_exactly(&mut *self.file, range.start, &mut bytes[from..])?;
+        }
+        Ok(shale_codec::xxh3_64(&bytes))
+    }
+
+    /// Starts again at the front.
+    pub(crate) fn rewind(&mut self) {
+        self.at = 0;
+        self.data_end = 0;
+        self.hasher = ContentHasher::new();
+        self.holes.clear();
+    }
+}
+
+impl PieceReader for LargeFile {
+    fn next(&mut self) -> io::Result<Option<LargePiece<'_>>> {
+        let len = self.metadata.len;
+        if self.at >= len {
+            return Ok(None);
+        }
+        if self.at >= self.data_end {
+            let data = self.file.data_after(self.at, len)?.unwrap_or(len..len);
+            let data = data.start.clamp(self.at, len)..data.end.clamp(self.at, len);
+            self.data_end = data.end;
+            if data.start > self.at {
+                let hole = self.at..data.start;
+                let hole_len = hole.end - hole.start;
+                self.hasher.update_zeroes(hole_len);
+                self.at = hole.end;
+                push_hole(&mut self.holes, hole);
+                return Ok(Some(LargePiece::Hole(hole_len)));
+            }
+            // Neither data nor a hole: no progress would be made.
+            if self.data_end == self.at {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        // Pieces end at multiples of their length, so they do not depend on earlier holes.
+        let piece_end = (self.at / PIECE_LEN as u64 + 1) * PIECE_LEN as u64;
+        let want = (piece_end.min(self.data_end) - self.at) as usize;
+        self.buffer.resize(want, 0);
+        read_exactly(&mut *self.file, self.at, &mut self.buffer)?;
+        self.hasher.update(&self.buffer);
+        self.at += want as u64;
+        Ok(Some(LargePiece::Data(&self.buffer)))
+    }
+
+    fn finish(&mut self) -> io::Result<Option<Finished>> {
+        let after = self.file.metadata()?;
+        let digest = std::mem::take(&mut self.hasher).finish();
+        let holes = std::mem::take(&mut self.holes);
+        Ok(is_same(&self.metadata, &after).then_some((digest, holes)))
+    }
+}
+
+/// A large content that can be read only once. Keeps the bytes of its sample.
+pub(crate) struct LargeReader {
+    reader: Box<dyn Read + Send>,
+    len: u64,
+    holes: Vec<Range<u64>>,
+    /// The first hole that lies ahead.
+    next_hole: usize,
+    at: u64,
+    buffer: Vec<u8>,
+    hasher: ContentHasher,
+    sample: Vec<u8>,
+}
+
+impl LargeReader {
+    /// Reads a content of `len` bytes; `reader` yields the bytes outside of `holes`.
+    pub(crate) fn new(reader: Box<dyn Read + Send>, len: u64, holes: Vec<Range<u64>>) -> Self {
+        let hasher = ContentHasher::new();
+        let (buffer, sample) = (Vec::new(), Vec::new());
+        Self { reader, len, holes, next_hole: 0, at: 0, buffer, hasher, sample }
+    }
+
+    /// Length of the content.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Holes of the content.
+    pub(crate) fn holes(&self) -> &[Range<u64>] {
+        &self.holes
+    }
+
+    /// Returns, after the end, the sample that a file with these bytes would have.
+    pub(crate) fn sample(&self) -> u64 {
+        shale_codec::xxh3_64(&self.sample)
+    }
+
+    /// Reads the next `want` bytes into the buffer.
+    fn read(&mut self, want: usize) -> io::Result<()> {
+        self.buffer.resize(want, 0);
+        self.reader.read_exact(&mut self.buffer)
+    }
+
+    /// Keeps the bytes that belong to the sample, of the next `len` bytes: from the buffer, or
+    /// zeroes.
+    fn keep_sample(&mut self, len: u64, is_hole: bool) {
+        let end = self.at + len;
+        for range in sample_ranges(self.len) {
+            let part = range.start.max(self.at)..range.end.min(end);
+            if part.start >= part.end {
+                continue;
+            }
+            let kept_len = self.sample.len() + (part.end - part.start) as usize;
+            if is_hole {
+                self.sample.resize(kept_len, 0);
+            } else {
+                let part = (part.start - self.at) as usize..(part.end - self.at) as usize;
+                self.sample.extend_from_slice(&self.buffer[part]);
+            }
+        }
+        self.at = end;
+    }
+}
+
+impl PieceReader for LargeReader {
+    fn next(&mut self) -> io::Result<Option<LargePiece<'_>>> {
+        let piece_end = (self.at / PIECE_LEN as u64 + 1) * PIECE_LEN as u64;
+        // Holes are reached in order.
+        while self.holes.get(self.next_hole).is_some_and(|hole| hole.end <= self.at) {
+            self.next_hole += 1;
+        }
+        let hole = self.holes.get(self.next_hole);
+        if let Some(hole) = hole.filter(|hole| hole.start <= self.at) {
+            let hole_len = hole.end.min(self.len).saturating_sub(self.at);
+            if hole_len == 0 {
+                return Ok(None);
+            }
+            self.keep_sample(hole_len, true);
+            self.hasher.update_zeroes(hole_len);
+            return Ok(Some(LargePiece::Hole(hole_len)));
+        }
+        let end = hole.map_or(self.len, |hole| hole.start);
+        let want = (end.min(self.len).min(piece_end) - self.at) as usize;
+        if want == 0 {
+            return Ok(None);
+        }
+        self.read(want)?;
+        self.keep_sample(want as u64, false);
+        self.hasher.update(&self.buffer);
+        Ok(Some(LargePiece::Data(&self.buffer)))
+    }
+
+    fn finish(&mut self) -> io::Result<Option<Finished>> {
+        Ok(Some((std::mem::take(&mut self.hasher).finish(), self.holes.clone())))
+    }
+}
+
+/// First, middle and last bytes of a large content. Two contents of one length are different if the
+/// hashes of these ranges differ.
+fn sample_ranges(len: u64) -> [Range<u64>; 3] {
+    const SAMPLE_LEN: u64 = 16 << 10;
+    // Large contents are longer than three samples, so the ranges ascend and do not touch.
+    debug_assert!(len > SMALL_LEN_MAX);
+    let middle = len / 2;
+    [0..SAMPLE_LEN, middle..middle + SAMPLE_LEN, len - SAMPLE_LEN..len]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_runs_take_all_zeroes_around_a_block() {
+        let mut bytes = vec![1u8; 5 * ZERO_BLOCK_LEN + 100];
+        let zeroes = ZERO_BLOCK_LEN - 10..3 * ZERO_BLOCK_LEN + 20;
+        bytes[zeroes.clone()].fill(0);
+        let mut runs = Vec::new();
+        split_runs(&bytes, 0..bytes.len(), &mut runs);
+        assert_eq!(
+            runs,
+            [
+                Run::Data(0..zeroes.start),
+                Run::Zero(zeroes.len() as u64),
+                Run::Data(zeroes.end..bytes.len())
+            ]
+        );
+        runs.clear();
+        split_runs(&vec![0; 2 * ZERO_BLOCK_LEN + 5], 0..2 * ZERO_BLOCK_LEN + 5, &mut runs);
+        assert_eq!(runs, [Run::Zero(2 * ZERO_BLOCK_LEN as u64 + 5)]);
+        runs.clear();
+        // Less than a block is not worth a row.
+        split_runs(&[0; 100], 0..100, &mut runs);
+        assert_eq!(runs, [Run::Data(0..100)]);
+    }
+
+    #[test]
+    fn runs_cover_every_byte_once() {
+        let mut state = 1u64;
+        for round in 0..200 {
+            let mut bytes = vec![0u8; 40_000 + round];
+            for _ in 0..round % 7 {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let at = (state >> 33) as usize % bytes.len();
+                bytes[at] = 1;
+            }
+            let range = round..bytes.len() - round / 2;
+            let mut runs = Vec::new();
+            split_runs(&bytes, range.clone(), &mut runs);
+            let mut at = range.start;
+            for run in &runs {
+                match run {
+                    Run::Data(data) => {
+                        assert_eq!(data.start, at);
+                        at = data.end;
+                    }
+                    Run::Zero(len) => {
+                        assert!(*len as usize >= ZERO_BLOCK_LEN);
+                        assert!(is_zero(&bytes[at..at + *len as usize]));
+                        at += *len as usize;
+                    }
+                    Run::Hole(_) => unreachable!(),
+                }
+            }
+            assert_eq!(at, range.end);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A build: the stages, one after the other.
+
+use std::io::Write;
+
+use shale_codec::Hasher;
+use shale_format::SectionType;
+use shale_model::EntrySource;
+
+use crate::exec::build::{Build, Env};
+use crate::intake::entries::Intake;
+use crate::output::emitter::Emitter;
+use crate::output::pages::Pages;
+use crate::output::tables::Tables;
+use crate::plan::budget::Plan;
+use crate::plan::error::WriteError;
+use crate::plan::options::Options;
+use crate::plan::progress::{Phase, Progress};
+use crate::plan::report::Report;
+
+/// Builds an image of everything `source` yields and writes it to `out`, front to back.
+///
+/// Uses the threads and the memory of `options`, see [`crate::MEMORY_BYTES_DEFAULT`], and about 200
+/// bytes and the name an entry. Frames that wait and do not fit into memory go to a temporary file.
+/// Every file is read once, unless it changes meanwhile or is a large one that resembles an earlier
+/// one.
+///
+/// # Errors
+/// Any [`WriteError`]. `out` then holds the beginning of an image without a trailer, which no
+/// reader takes for an image; the caller removes it.
+pub fn create(
+    source: &mut dyn EntrySource,
+    out: &mut (dyn Write + Send),
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Report, WriteError> {
+    let env = Env::new(options, progress)?;
+    Build::run(&env, |build| run(build, source, out))
+}
+
+/// Checks options as [`create`] does before it reads anything.
+///
+/// # Errors
+/// [`WriteError::Option`] if one is out of its range, or the memory is too little.
+pub fn check(options: &Options) -> Result<(), WriteError> {
+    Plan::new(options).map(drop)
+}
+
+fn run<'env>(
+    build: Build<'env>,
+    source: &mut dyn EntrySource,
+    out: &'env mut (dyn Write + Send),
+) -> Result<Report, WriteError> {
+    let (plan, options, progress) = (build.plan(), build.options(), build.progress());
+    let description = plan.describe(options);
+    let image_id = image_id(&description, options, &source.seed());
+    let emitter = Emitter::new(build.clone(), out, image_id)?;
+
+    progress.phase(Phase::Read);
+    let mut report = Report { image_id, ..Report::default() };
+    let mut intake = Intake::new(build.clone(), emitter);
+    intake.run(source, &mut report)?;
+    let Intake { tree, contents, .. } = intake;
+    let (contents, frames, mut emitter) = contents.finish(&mut report)?;
+
+    progress.phase(Phase::Tables);
+    build.check_cancel()?;
+    let mut sealed = tree.seal()?;
+    source.review(&sealed.review())?;
+    let mut pages = Pages::new(build.clone(), &mut emitter);
+    let tables = Tables { build: build.clone(), contents: &contents, frames: &frames };
+    let mut root = tables.write(&mut sealed, &mut pages, &mut report)?;
+    // Some paths that came twice show only now.
+    source.review(&sealed.review())?;
+    report.problems.append(&mut sealed.collisions);
+    report.problems.sort_by(|a, b| a.path.cmp(&b.path));
+    if !options.skip_unreadable && !report.problems.is_empty() {
+        return Err(WriteError::Unreadable(report.problems));
+    }
+    for snapshot in &mut root.snapshots {
+        snapshot.name.clone_from(&options.snapshot_name);
+        snapshot.times_kept = options.times_kept;
+    }
+
+    let history = history(&description);
+    emitter.whole_section(SectionType::History, history.as_bytes(), plan.page_settings)?;
+    let root = root.encode()?;
+    (report.image_bytes, report.identity) = emitter.finish(&root, plan.page_settings)?;
+    report.content_digests = contents.into_digests();
+    Ok(report)
+}
+
+/// The record of this build: the program and what it was asked for. It has no clock and no names of
+/// places.
+fn history(description: &str) -> String {
+    let (major, minor) = (shale_format::VERSION_MAJOR, shale_format::VERSION_MINOR);
+    let version = env!("CARGO_PKG_VERSION");
+    format!("create writer={version} format={major}.{minor} {description}\n")
+}
+
+/// An id that is the same for the same input and options, and known before anything is written.
+fn image_id(description: &str, options: &Options, seed: &[u8; 32]) -> [u8; 16] {
+    let mut hasher = Hasher::new();
+    hasher.update(history(description).as_bytes());
+    hasher.update(&options.snapshot_name);
+    hasher.update(seed);
+    let mut id = [0; 16];
+    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    id
+}

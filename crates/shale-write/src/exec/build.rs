@@ -1,0 +1,90 @@
+//! What all stages of a build share: options, plan and progress, and the threads.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::exec::pool::{Pool, Ticket, Urgency, with_pool};
+use crate::exec::scratch::EncoderScratch;
+use crate::plan::budget::Plan;
+use crate::plan::error::WriteError;
+use crate::plan::options::Options;
+use crate::plan::progress::Progress;
+
+/// What does not change during a build. Tasks on any thread may look at it.
+pub(crate) struct Env<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) plan: Plan,
+    pub(crate) progress: &'a dyn Progress,
+    /// Set when the build ends: tasks that wait are not run any more.
+    leave: AtomicBool,
+}
+
+impl<'a> Env<'a> {
+    /// Plans a build.
+    ///
+    /// # Errors
+    /// [`WriteError::Option`] where the options are wrong.
+    pub(crate) fn new(
+        options: &'a Options,
+        progress: &'a dyn Progress,
+    ) -> Result<Self, WriteError> {
+        Ok(Self { options, plan: Plan::new(options)?, progress, leave: AtomicBool::new(false) })
+    }
+
+    /// Returns whether tasks should give up.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.leave.load(Ordering::Relaxed) || self.options.check_cancel().is_err()
+    }
+}
+
+/// The context of the deciding thread: the environment and the pool. Each stage holds a clone.
+#[derive(Clone)]
+pub(crate) struct Build<'env> {
+    pub(crate) env: &'env Env<'env>,
+    pool: Rc<Pool<'env>>,
+}
+
+impl<'env> Build<'env> {
+    /// Runs `decide` on this thread, with as many others as the plan says to help it.
+    pub(crate) fn run<T>(env: &'env Env<'env>, decide: impl FnOnce(Self) -> T) -> T {
+        with_pool(env.plan.threads, &env.leave, |pool| decide(Self { env, pool }))
+    }
+
+    /// What was decided before anything is read.
+    pub(crate) fn plan(&self) -> &'env Plan {
+        &self.env.plan
+    }
+
+    /// What the caller decided.
+    pub(crate) fn options(&self) -> &'env Options {
+        self.env.options
+    }
+
+    /// Whom to tell how far the build is.
+    pub(crate) fn progress(&self) -> &'env dyn Progress {
+        self.env.progress
+    }
+
+    /// Fails if the build was cancelled.
+    ///
+    /// # Errors
+    /// [`WriteError::Cancelled`].
+    pub(crate) fn check_cancel(&self) -> Result<(), WriteError> {
+        self.env.options.check_cancel()
+    }
+
+    /// Queues a task. It is run unless the build ends first.
+    pub(crate) fn submit<T: Send + 'env>(
+        &self,
+        urgency: Urgency,
+        task: impl FnOnce(&mut EncoderScratch) -> T + Send + 'env,
+    ) -> Ticket<T> {
+        self.pool.submit(urgency, &self.env.leave, task)
+    }
+
+    /// Waits for the result of a task and runs others meanwhile. A panic of the task continues
+    /// here.
+    pub(crate) fn wait<T>(&self, ticket: &Ticket<T>) -> T {
+        self.pool.wait(ticket)
+    }
+}

@@ -1,0 +1,162 @@
+//! Cuts the stream into frames.
+//!
+//! Contents keep the order in which they arrive. A run of bytes that fits into a frame is not
+//! split: if the current frame has no room for it and is at least half full, the frame ends. Large
+//! files are cut where frames are full. Enough incompressible data starts a frame of its own, so
+//! that it neither spoils the category of a frame nor is decoded with other data.
+
+use shale_format::Category;
+
+/// A frame that is full.
+#[derive(Debug)]
+pub(crate) struct PlainFrame {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) traits: FrameTraits,
+}
+
+/// What is known of a frame beside its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FrameTraits {
+    pub(crate) category: Category,
+    /// The frame holds hot files only and must decode quickly.
+    pub(crate) is_hot: bool,
+}
+
+/// The frame that is being filled.
+#[derive(Debug)]
+pub(crate) struct Framer {
+    frame_len: usize,
+    /// See [`FrameTraits::is_hot`].
+    is_hot: bool,
+    bytes: Vec<u8>,
+    /// Offset of the first byte in stream space.
+    start: u64,
+    /// Bytes by category. The largest share decides the category of the frame.
+    shares: [usize; CATEGORY_COUNT],
+}
+
+const CATEGORY_COUNT: usize = Category::Dictionary as usize + 1;
+/// Least bytes of incompressible or other data that are worth a frame boundary.
+const KIND_LEN_MIN: usize = 32 << 10;
+
+impl Framer {
+    pub(crate) fn new(frame_len: usize) -> Self {
+        Self { frame_len, is_hot: false, bytes: Vec::new(), start: 0, shares: [0; CATEGORY_COUNT] }
+    }
+
+    /// Begins frames of another length, hot or not. Returns the frame that ends here.
+    #[must_use]
+    pub(crate) fn begin_part(&mut self, frame_len: usize, is_hot: bool) -> Option<PlainFrame> {
+        let ended = self.end_frame();
+        self.frame_len = frame_len;
+        self.is_hot = is_hot;
+        ended
+    }
+
+    /// Returns the offset in stream space of the next byte.
+    pub(crate) fn stream_len(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Returns the offset in stream space of the current frame, and its bytes.
+    pub(crate) fn current(&self) -> (u64, &[u8]) {
+        (self.start, &self.bytes)
+    }
+
+    /// Ends the current frame if the rules ask for it before a run of `len` bytes. Call this before
+    /// the first byte of the run is pushed. `may_split` is for runs of large files.
+    #[must_use]
+    pub(crate) fn before_run(
+        &mut self,
+        len: usize,
+        category: Category,
+        may_split: bool,
+    ) -> Option<PlainFrame> {
+        let filled = self.bytes.len();
+        let fits = filled + len <= self.frame_len;
+        let short = len <= self.frame_len && !may_split;
+        let kind_changes = filled >= KIND_LEN_MIN
+            && len >= KIND_LEN_MIN
+            && (self.category() == Category::Incompressible)
+                != (category == Category::Incompressible);
+        let ends = kind_changes || (short && !fits && filled * 2 >= self.frame_len);
+        if ends { self.end_frame() } else { None }
+    }
+
+    /// Takes bytes up to the end of the frame. Returns how many, and the frame if it is full.
+    #[must_use]
+    pub(crate) fn push(&mut self, bytes: &[u8], category: Category) -> (usize, Option<PlainFrame>) {
+        if self.bytes.is_empty() {
+            self.bytes.reserve_exact(self.frame_len);
+        }
+        let taken = bytes.len().min(self.frame_len - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        self.shares[category as usize] += taken;
+        let full = self.bytes.len() == self.frame_len;
+        (taken, if full { self.end_frame() } else { None })
+    }
+
+    /// Ends the current frame, if it holds anything.
+    #[must_use]
+    pub(crate) fn end_frame(&mut self) -> Option<PlainFrame> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let traits = FrameTraits { category: self.category(), is_hot: self.is_hot };
+        self.start += self.bytes.len() as u64;
+        self.shares = [0; CATEGORY_COUNT];
+        let bytes = std::mem::take(&mut self.bytes);
+        Some(PlainFrame { bytes, traits })
+    }
+
+    fn category(&self) -> Category {
+        let mut best = 0;
+        for (id, &share) in self.shares.iter().enumerate() {
+            if share > self.shares[best] {
+                best = id;
+            }
+        }
+        Category::from_id(best as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(framer: &mut Framer, len: usize, may_split: bool) -> Vec<usize> {
+        let bytes = vec![1; len];
+        let mut lens = Vec::new();
+        lens.extend(framer.before_run(len, Category::Text, may_split).map(|f| f.bytes.len()));
+        let mut at = 0;
+        while at < len {
+            let (taken, frame) = framer.push(&bytes[at..], Category::Text);
+            at += taken;
+            lens.extend(frame.map(|frame| frame.bytes.len()));
+        }
+        lens
+    }
+
+    #[test]
+    fn short_runs_are_not_split_unless_the_frame_is_nearly_empty() {
+        let mut framer = Framer::new(1000);
+        assert!(push(&mut framer, 600, false).is_empty());
+        assert_eq!(push(&mut framer, 500, false), [600]);
+        assert!(framer.end_frame().is_some());
+        assert!(push(&mut framer, 400, false).is_empty());
+        assert_eq!(push(&mut framer, 900, false), [1000], "less than half full: filled up");
+        assert_eq!(push(&mut framer, 2000, false), [1000, 1000]);
+        assert_eq!(framer.stream_len(), 600 + 500 + 1300 + 2000);
+        assert_eq!(push(&mut framer, 800, true), [1000], "a large file's piece fills up");
+    }
+
+    #[test]
+    fn incompressible_data_begins_a_frame() {
+        let mut framer = Framer::new(1 << 20);
+        let bytes = vec![1; KIND_LEN_MIN];
+        assert!(framer.push(&bytes, Category::Text).1.is_none());
+        assert!(framer.before_run(10, Category::Incompressible, false).is_none());
+        let frame = framer.before_run(KIND_LEN_MIN, Category::Incompressible, true);
+        assert_eq!(frame.map(|frame| frame.traits.category), Some(Category::Text));
+    }
+}

@@ -1,0 +1,301 @@
+//! Frames on their way: from the stream to the threads, and in order to the image.
+//!
+//! Where frames stand alone they are compressed as soon as they are full and written when their
+//! turn comes; no more than the budget is in flight. Where frames refer to others they wait in
+//! [`WaitingFrames`] until all are there. Then references are chosen, and they take the same way.
+//!
+//! Keeps one record of 72 bytes a frame until the tables are written.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use shale_format::{Category, FrameRecord, SectionType};
+
+use crate::content::dedupe::Contents;
+use crate::exec::build::Build;
+use crate::exec::pool::{Ticket, Urgency};
+use crate::frame::compress::{Compressor, Packed, Packing, References};
+use crate::frame::framer::{FrameTraits, Framer, PlainFrame};
+use crate::frame::waiting::WaitingFrames;
+use crate::output::emitter::Emitter;
+use crate::output::frame_table::FrameTable;
+use crate::plan::error::WriteError;
+use crate::plan::progress::Phase;
+use crate::plan::report::{CategoryCounts, Report};
+use crate::reference::choice::{FrameShape, ReferenceChoice};
+use crate::reference::co_read_sets::CoReadSets;
+use crate::reference::constraints::set_depths;
+use crate::reference::stage::ReferenceStage;
+
+/// The stream of new bytes, cut into frames.
+pub(crate) struct FramePipeline<'env> {
+    build: Build<'env>,
+    emitter: Emitter<'env>,
+    framer: Framer,
+    /// Frames that are kept until the stream ends, so that they can be read back or get references;
+    /// `None` where frames stand alone.
+    waiting: Option<WaitingFrames>,
+    /// Chooses references; `None` where there are none.
+    references: Option<ReferenceStage<'env>>,
+    in_flight: VecDeque<InFlight>,
+    in_flight_bytes: u64,
+    table: FrameTable,
+    counts: Counts,
+}
+
+struct InFlight {
+    ticket: Ticket<Result<Packed, WriteError>>,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct Counts {
+    frames_with_references: u64,
+    frames_references_dropped: u64,
+    reference_saved_bytes: u64,
+    temporary_file_bytes: u64,
+    stored_bytes: u64,
+    categories: Vec<CategoryCounts>,
+}
+
+impl<'env> FramePipeline<'env> {
+    /// Starts a pipeline that writes to `emitter`. `keeps_plain`: the stream will be read back.
+    pub(crate) fn new(build: Build<'env>, emitter: Emitter<'env>, keeps_plain: bool) -> Self {
+        let plan = build.plan();
+        let references = plan.references.map(|limits| {
+            ReferenceStage::new(build.clone(), limits, plan.level.reference_work_per_byte)
+        });
+        let waiting = (keeps_plain || references.is_some())
+            .then(|| WaitingFrames::new(plan.waiting_bytes_max, build.options().temp_dir.clone()));
+        Self {
+            emitter,
+            framer: Framer::new(plan.frame_len),
+            waiting,
+            references,
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
+            table: FrameTable::default(),
+            counts: Counts::default(),
+            build,
+        }
+    }
+
+    /// Returns the offset in stream space of the next byte.
+    pub(crate) fn stream_len(&self) -> u64 {
+        self.framer.stream_len()
+    }
+
+    /// Begins a part of the stream with hot files, or without. The two share no frame.
+    pub(crate) fn begin_part(&mut self, is_hot: bool) -> Result<(), WriteError> {
+        let plan = self.build.plan();
+        let hot = plan.hot.as_ref().filter(|_| is_hot);
+        let frame_len = hot.map_or(plan.frame_len, |hot| hot.frame_len);
+        if let Some(frame) = self.framer.begin_part(frame_len, hot.is_some()) {
+            self.frame(frame)?;
+        }
+        Ok(())
+    }
+
+    /// Appends a run of bytes to the stream. Returns its offset there. `may_split` is for parts of
+    /// large files.
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        category: Category,
+        may_split: bool,
+    ) -> Result<u64, WriteError> {
+        if let Some(frame) = self.framer.before_run(bytes.len(), category, may_split) {
+            self.frame(frame)?;
+        }
+        let offset = self.framer.stream_len();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (taken, frame) = self.framer.push(rest, category);
+            rest = &rest[taken..];
+            if let Some(frame) = frame {
+                self.frame(frame)?;
+            }
+        }
+        Ok(offset)
+    }
+
+    /// Reads bytes of the stream back. Only for a pipeline with `keeps_plain`.
+    pub(crate) fn read_at(&self, stream_offset: u64, out: &mut [u8]) -> Result<(), WriteError> {
+        let (start, current) = self.framer.current();
+        let waiting_len = start.saturating_sub(stream_offset).min(out.len() as u64) as usize;
+        let (before, after) = out.split_at_mut(waiting_len);
+        if !before.is_empty() {
+            let waiting = self.waiting.as_ref().expect("a pipeline that keeps plain frames");
+            waiting.read_at(stream_offset, before)?;
+        }
+        if !after.is_empty() {
+            let from = (stream_offset + waiting_len as u64 - start) as usize;
+            after.copy_from_slice(&current[from..from + after.len()]);
+        }
+        Ok(())
+    }
+
+    /// Ends the stream: compresses and writes all frames. Adds what was counted to `report`.
+    pub(crate) fn finish(
+        mut self,
+        contents: &Contents,
+        report: &mut Report,
+    ) -> Result<(FrameTable, Emitter<'env>), WriteError> {
+        if let Some(frame) = self.framer.end_frame() {
+            self.frame(frame)?;
+        }
+        if let Some(waiting) = self.waiting.take() {
+            self.finish_waiting(waiting, contents)?;
+        }
+        self.write_ready(0)?;
+        self.emitter.end_section()?;
+        set_depths(&mut self.table.records, &self.table.references);
+        report.frames = self.table.records.len() as u64;
+        report.plain_bytes = self.framer.stream_len();
+        report.stored_bytes = self.counts.stored_bytes;
+        report.references = self.table.references.len() as u64;
+        report.frames_with_references = self.counts.frames_with_references;
+        report.frames_references_dropped = self.counts.frames_references_dropped;
+        report.reference_saved_bytes = self.counts.reference_saved_bytes;
+        report.temporary_file_bytes += self.counts.temporary_file_bytes;
+        report.categories = self.counts.categories;
+        report.categories.sort_by_key(|counts| counts.category);
+        Ok((self.table, self.emitter))
+    }
+
+    fn frame(&mut self, frame: PlainFrame) -> Result<(), WriteError> {
+        self.build.check_cancel()?;
+        let Some(waiting) = &mut self.waiting else {
+            let PlainFrame { bytes, traits } = frame;
+            return self
+                .submit(bytes.len() as u64, traits, move || Ok((Arc::new(bytes), Vec::new())));
+        };
+        let bytes = waiting.push(frame)?;
+        if let Some(references) = &mut self.references {
+            references.push(bytes);
+        }
+        Ok(())
+    }
+
+    /// Chooses references for all waiting frames, then compresses them.
+    fn finish_waiting(
+        &mut self,
+        waiting: WaitingFrames,
+        contents: &Contents,
+    ) -> Result<(), WriteError> {
+        self.counts.temporary_file_bytes = waiting.file_len();
+        let mut choice = ReferenceChoice::default();
+        if let Some(references) = self.references.take() {
+            self.build.progress().phase(Phase::Refer);
+            let shapes: Vec<_> = (0..waiting.count())
+                .map(|index| FrameShape {
+                    // A frame is at most 64 MiB long.
+                    len: waiting.frame_len(index) as u32,
+                    is_alone: waiting.traits(index).is_hot,
+                })
+                .collect();
+            let frame_len = self.build.plan().frame_len as u64;
+            let frame_at = |offset| waiting.frame_at(offset) as u32;
+            let co_read_sets =
+                CoReadSets::of_contents(contents, &frame_at, shapes.len(), frame_len);
+            choice = references.choose(&shapes, &co_read_sets)?;
+        }
+        self.build.progress().phase(Phase::Compress);
+        let waiting = Arc::new(waiting);
+        for index in 0..waiting.count() {
+            self.build.check_cancel()?;
+            let of_frame = choice.of(index).to_vec();
+            let bytes = waiting.frame_len(index)
+                + of_frame.iter().map(|&r| waiting.frame_len(r as usize)).sum::<usize>();
+            let traits = waiting.traits(index);
+            let waiting = Arc::clone(&waiting);
+            self.submit(bytes as u64, traits, move || {
+                let references: Result<References, WriteError> = of_frame
+                    .into_iter()
+                    .map(|r| Ok((u64::from(r), waiting.frame(r as usize)?)))
+                    .collect();
+                Ok((waiting.frame(index)?, references?))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Submits a frame to the threads, where `load` returns its bytes and references.
+    fn submit(
+        &mut self,
+        bytes: u64,
+        traits: FrameTraits,
+        load: impl FnOnce() -> Result<(Arc<Vec<u8>>, References), WriteError> + Send + 'env,
+    ) -> Result<(), WriteError> {
+        let env = self.build.env;
+        let hot = env.plan.hot.as_ref().filter(|_| traits.is_hot);
+        let choice = hot.map_or(&env.plan.codecs, |hot| &hot.codecs).of(traits.category);
+        let ticket = self.build.submit(Urgency::Normal, move |scratch| {
+            env.options.check_cancel()?;
+            let packing = Packing {
+                choice,
+                tries_incompressible: env.plan.level.tries_incompressible,
+                tries_filters: env.plan.level.tries_filters,
+            };
+            let (plain, references) = load()?;
+            let packed =
+                Compressor::new(scratch).pack(&packing, &plain, traits.category, references)?;
+            env.progress.compressed(packed.record.plain_len, packed.record.stored_len);
+            Ok(packed)
+        });
+        self.in_flight.push_back(InFlight { ticket, bytes });
+        self.in_flight_bytes += bytes;
+        self.write_ready(self.build.plan().flight_bytes_max)
+    }
+
+    /// Writes the oldest frames: those that are ready, and more until at most `flight_bytes_max`
+    /// bytes are in flight; with 0, all frames.
+    fn write_ready(&mut self, flight_bytes_max: u64) -> Result<(), WriteError> {
+        while let Some(oldest) = self.in_flight.front() {
+            let must = self.in_flight_bytes > flight_bytes_max || flight_bytes_max == 0;
+            if !must && !oldest.ticket.is_ready() {
+                break;
+            }
+            let packed = self.build.wait(&oldest.ticket)?;
+            self.in_flight_bytes -= oldest.bytes;
+            self.in_flight.pop_front();
+            self.emit(packed)?;
+        }
+        Ok(())
+    }
+
+    fn emit(&mut self, packed: Packed) -> Result<(), WriteError> {
+        let stored_offset = self.emitter.add(SectionType::Frames, &packed.stored)?;
+        let last = self.table.records.last();
+        let record = FrameRecord {
+            plain_start: last.map_or(0, |last| last.plain_start + last.plain_len),
+            stored_offset,
+            reference_first: self.table.references.len() as u64,
+            ..packed.record
+        };
+        self.table.references.extend_from_slice(&packed.references);
+        self.table.records.push(record);
+        self.counts.stored_bytes += record.stored_len;
+        self.counts.frames_with_references += u64::from(!packed.references.is_empty());
+        self.counts.frames_references_dropped += u64::from(packed.references_dropped);
+        self.counts.reference_saved_bytes += packed.saved_bytes;
+        let category = Category::from_id(record.category);
+        let categories = &mut self.counts.categories;
+        let index = match categories.iter().position(|counts| counts.category == category) {
+            Some(index) => index,
+            None => {
+                categories.push(CategoryCounts {
+                    category,
+                    frames: 0,
+                    plain_bytes: 0,
+                    stored_bytes: 0,
+                });
+                categories.len() - 1
+            }
+        };
+        categories[index].frames += 1;
+        categories[index].plain_bytes += record.plain_len;
+        categories[index].stored_bytes += record.stored_len;
+        Ok(())
+    }
+}

@@ -1,0 +1,481 @@
+//! Puts contents into the stream, each distinct one once.
+//!
+//! A content that is in memory goes into the stream at once. A large one goes there in pieces
+//! while it is read; only where one like it was met before, it is read twice. Where the layout
+//! order is not that of the source, contents wait in a [`ReorderBuffer`] until all are known.
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use shale_format::Category;
+use shale_model::{ContentFile, Metadata, OpenContent, ProblemKind};
+
+use crate::content::categorize::category_of;
+use crate::content::dedupe::{ContentKey, Contents};
+use crate::content::extents::Place;
+use crate::content::read::{
+    ATTEMPTS_MAX, Finished, LargeFile, LargePiece, LargeReader, PieceReader, ReadFailure, Run,
+    SMALL_LEN_MAX, SmallContent, read_small, split_runs,
+};
+use crate::content::relocation::Relocation;
+use crate::exec::build::{Build, Env};
+use crate::exec::spill::Spill;
+use crate::frame::pipeline::FramePipeline;
+use crate::layout::order::LayoutOrder;
+use crate::layout::reorder_buffer::ReorderBuffer;
+use crate::layout::similarity::{self, Sketcher};
+use crate::output::emitter::Emitter;
+use crate::output::frame_table::FrameTable;
+use crate::plan::digest::ContentDigest;
+use crate::plan::error::WriteError;
+use crate::plan::order::Order;
+use crate::plan::progress::Phase;
+use crate::plan::report::{Report, problem_kind};
+use crate::segment::stage::SegmentStage;
+
+/// Contents so far, and the stages that they pass.
+pub(crate) struct ContentWriter<'env> {
+    build: Build<'env>,
+    contents: Contents,
+    frames: FramePipeline<'env>,
+    segments: Option<SegmentStage>,
+    /// Contents that wait to be put into order; `None` where they go into the stream at once.
+    buffer: Option<ReorderBuffer>,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    files_read_again: u64,
+    duplicate_files: u64,
+    duplicate_bytes: u64,
+    abandoned_bytes: u64,
+}
+
+/// What became of the content of a file.
+pub(crate) enum Outcome {
+    /// It has this id; the file had these metadata when it was read.
+    Stored(Metadata, u64),
+    /// It could not be read.
+    LeftOut(ProblemKind),
+}
+
+/// What came of one attempt to read a content.
+enum Attempt<T> {
+    /// It was read.
+    Done(T),
+    /// It changed meanwhile.
+    Changed,
+    /// The source failed.
+    Failed(io::Error),
+}
+
+impl<'env> ContentWriter<'env> {
+    /// No contents. Frames go to `emitter`.
+    pub(crate) fn new(build: Build<'env>, emitter: Emitter<'env>) -> Self {
+        let plan = build.plan();
+        let segments = (plan.segment_window_len > 0)
+            .then(|| SegmentStage::new(plan.segment_window_len, plan.level.segment_lens_min));
+        let buffer = plan.reorders.then(|| {
+            let layout_order = LayoutOrder::new(plan.order, &build.options().first);
+            let temp_dir = build.options().temp_dir.clone();
+            ReorderBuffer::new(plan.reorder_bytes_max, temp_dir, layout_order)
+        });
+        Self {
+            contents: Contents::new(),
+            frames: FramePipeline::new(build.clone(), emitter, segments.is_some()),
+            segments,
+            buffer,
+            counts: Counts::default(),
+            build,
+        }
+    }
+
+    /// Digest of a content.
+    pub(crate) fn digest(&self, content_id: u64) -> &ContentDigest {
+        &self.contents.digests()[content_id as usize]
+    }
+
+    /// Notes that a file at `path` has a content.
+    pub(crate) fn note_path(&mut self, content_id: u64, path: &[u8]) {
+        if let Some(buffer) = &mut self.buffer {
+            buffer.note_path(content_id, path);
+        }
+    }
+
+    /// Stores a content that is in memory, unless it is there already.
+    pub(crate) fn small(&mut self, content: SmallContent) -> Result<Outcome, WriteError> {
+        let len = content.bytes.len() as u64;
+        self.counts.files_read_again += content.read_again;
+        self.build.progress().read(0, len);
+        let metadata = Metadata { len, ..content.metadata };
+        if len == 0 {
+            return Ok(Outcome::Stored(metadata, 0));
+        }
+        let key = ContentKey { len, digest: content.digest, holes: &content.holes };
+        if let Some(id) = self.find(&key) {
+            return Ok(Outcome::Stored(metadata, id));
+        }
+        let base = self.contents.extents.end();
+        let buffer_start = self.buffer.as_ref().map_or(0, ReorderBuffer::end);
+        for run in &content.runs {
+            match run {
+                Run::Data(range) => {
+                    self.data(&content.bytes[range.clone()], len, content.category)?;
+                }
+                Run::Zero(len) => self.without_data(*len, Place::Zero)?,
+                Run::Hole(len) => self.without_data(*len, Place::Hole)?,
+            }
+        }
+        self.end_content()?;
+        let id = self.contents.push(content.digest, base);
+        if let Some(buffer) = &mut self.buffer {
+            let sketch = &content.similarity_sketch;
+            buffer.end_content(buffer_start, id, len, content.category, sketch);
+        }
+        Ok(Outcome::Stored(metadata, id))
+    }
+
+    /// Reads a large file. Its bytes are read twice only where one like it was met before.
+    pub(crate) fn large(&mut self, content: &dyn OpenContent) -> Result<Outcome, WriteError> {
+        for attempt in 0..ATTEMPTS_MAX {
+            let mut file = match LargeFile::open(content) {
+                Ok(file) => file,
+                Err(kind) => return Ok(Outcome::LeftOut(kind)),
+            };
+            self.counts.files_read_again += u64::from(attempt > 0);
+            let metadata = file.metadata;
+            if metadata.len <= SMALL_LEN_MAX {
+                // It became small since it was listed.
+                match read_small(content, &|| self.build.env.is_cancelled()) {
+                    Ok(content) => return self.small(sketched(self.build.env, content)),
+                    Err(ReadFailure::Problem(kind)) => return Ok(Outcome::LeftOut(kind)),
+                    Err(ReadFailure::Large) => continue,
+                }
+            }
+            match self.large_attempt(&mut file)? {
+                Attempt::Done(id) => return Ok(Outcome::Stored(metadata, id)),
+                Attempt::Changed => {}
+                // It became shorter.
+                Attempt::Failed(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+                Attempt::Failed(error) => return Ok(Outcome::LeftOut(problem_kind(&error))),
+            }
+        }
+        Ok(Outcome::LeftOut(ProblemKind::Changed))
+    }
+
+    /// Reads a large content that can be read only once. Where one of its length was met before,
+    /// it goes through a temporary file, as only its end shows whether it is new.
+    pub(crate) fn large_reader(
+        &mut self,
+        metadata: Metadata,
+        reader: Box<dyn Read + Send>,
+        holes: Vec<Range<u64>>,
+    ) -> Result<Outcome, WriteError> {
+        let mut pieces = LargeReader::new(reader, metadata.len, holes);
+        let attempt = if self.contents.has_large_len(metadata.len) {
+            match self.copy_to_file(&mut pieces, metadata)? {
+                Attempt::Done(file) => {
+                    self.large_attempt(&mut LargeFile::of_file(Box::new(file), metadata))?
+                }
+                Attempt::Changed => Attempt::Changed,
+                Attempt::Failed(error) => Attempt::Failed(error),
+            }
+        } else {
+            let attempt = self.stream(&mut pieces, metadata.len)?;
+            self.contents.note_sample(metadata.len, pieces.sample());
+            attempt
+        };
+        Ok(match attempt {
+            Attempt::Done(id) => Outcome::Stored(metadata, id),
+            Attempt::Changed => Outcome::LeftOut(ProblemKind::Changed),
+            Attempt::Failed(error) => Outcome::LeftOut(problem_kind(&error)),
+        })
+    }
+
+    /// Ends the contents: puts them into order where they wait for it, and finishes all frames.
+    /// Adds what was counted to `report`.
+    pub(crate) fn finish(
+        mut self,
+        report: &mut Report,
+    ) -> Result<(Contents, FrameTable, Emitter<'env>), WriteError> {
+        if let Some(buffer) = self.buffer.take() {
+            self.build.progress().phase(Phase::Order);
+            self.reorder(buffer, report)?;
+        }
+        let (table, emitter) = self.frames.finish(&self.contents, report)?;
+        report.files_read_again = self.counts.files_read_again;
+        report.duplicate_files = self.counts.duplicate_files;
+        report.duplicate_bytes = self.counts.duplicate_bytes;
+        report.abandoned_bytes = self.counts.abandoned_bytes;
+        report.contents = self.contents.count() as u64;
+        let extents = &self.contents.extents;
+        report.extents = extents.row_count() as u64;
+        extents.visit(0, extents.end(), |len, place| match place {
+            Place::Hole => report.hole_bytes += len,
+            Place::Zero => report.zero_bytes += len,
+            Place::Stream(_) => {}
+        });
+        if let Some(segments) = &self.segments {
+            let counters = segments.counters();
+            report.segments = counters.match_count;
+            report.segment_bytes = counters.match_bytes;
+        }
+        Ok((self.contents, table, emitter))
+    }
+
+    /// Moves the contents from the buffer into the stream, in the order asked for.
+    fn reorder(
+        &mut self,
+        mut buffer: ReorderBuffer,
+        report: &mut Report,
+    ) -> Result<(), WriteError> {
+        report.similar_contents = buffer.similar_count();
+        report.contents_stored_first = buffer.listed_count();
+        report.temporary_file_bytes += buffer.file_len();
+        let buffered = std::mem::take(&mut self.contents.extents);
+        let order = buffer.order();
+        let mut relocation = Relocation::default();
+        let mut bytes = Vec::new();
+        let hot = self.build.plan().hot.as_ref();
+        let hot_count = hot.map_or(0, |_| report.contents_stored_first as usize);
+        self.frames.begin_part(hot_count > 0)?;
+        for (position, &index) in order.iter().enumerate() {
+            self.build.check_cancel()?;
+            if position == hot_count {
+                self.frames.begin_part(false)?;
+            }
+            let item = buffer.item(index);
+            let mut at = item.range().start;
+            while at < item.range().end {
+                buffer.read(&item, at, &mut bytes)?;
+                at += bytes.len() as u64;
+                self.data(&bytes, item.content_len, item.category)?;
+            }
+            self.end_content()?;
+            relocation.push(item.range(), &std::mem::take(&mut self.contents.extents));
+        }
+        relocation.sort();
+        self.contents.extents = buffered;
+        let order: Vec<u32> = order.iter().map(|&index| buffer.item(index).content).collect();
+        self.contents.reorder(&order, &relocation);
+        Ok(())
+    }
+
+    fn find(&mut self, key: &ContentKey<'_>) -> Option<u64> {
+        let id = self.contents.find(key)?;
+        self.counts.duplicate_files += 1;
+        self.counts.duplicate_bytes += key.len;
+        Some(id)
+    }
+
+    /// Reads a large file once, or twice where one like it was met before. Returns the id of its
+    /// content.
+    fn large_attempt(&mut self, file: &mut LargeFile) -> Result<Attempt<u64>, WriteError> {
+        let sample = match file.sample() {
+            Ok(sample) => sample,
+            Err(error) => return Ok(Attempt::Failed(error)),
+        };
+        let len = file.metadata.len;
+        if self.contents.note_sample(len, sample) {
+            let (digest, holes) = match self.digest_only(file)? {
+                Attempt::Done(finished) => finished,
+                Attempt::Changed => return Ok(Attempt::Changed),
+                Attempt::Failed(error) => return Ok(Attempt::Failed(error)),
+            };
+            if let Some(id) = self.find(&ContentKey { len, digest, holes: &holes }) {
+                self.build.progress().read(0, len);
+                return Ok(Attempt::Done(id));
+            }
+            file.rewind();
+        }
+        self.stream(file, len)
+    }
+
+    /// Reads a file for its digest.
+    fn digest_only(&mut self, file: &mut LargeFile) -> Result<Attempt<Finished>, WriteError> {
+        loop {
+            self.build.check_cancel()?;
+            match file.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(Attempt::of(file.finish())),
+                Err(error) => return Ok(Attempt::Failed(error)),
+            }
+        }
+    }
+
+    /// Puts a large content into the stream while it is read, and returns its id. If it turns out
+    /// to have changed, the bytes stay in the stream, but no extent points to them.
+    fn stream(
+        &mut self,
+        pieces: &mut dyn PieceReader,
+        len: u64,
+    ) -> Result<Attempt<u64>, WriteError> {
+        let base = self.contents.extents.end();
+        let stream_start = self.frames.stream_len();
+        let buffer_start = self.buffer.as_ref().map_or(0, ReorderBuffer::end);
+        let mut sketcher = Sketcher::default();
+        let mut category = None;
+        let mut runs = Vec::new();
+        let finished = loop {
+            self.build.check_cancel()?;
+            match pieces.next() {
+                Ok(Some(LargePiece::Data(bytes))) => {
+                    let category = *category.get_or_insert_with(|| category_of(bytes));
+                    if self.build.plan().order == Order::Similarity {
+                        sketcher.push(bytes);
+                    }
+                    runs.clear();
+                    split_runs(bytes, 0..bytes.len(), &mut runs);
+                    for run in &runs {
+                        match run {
+                            Run::Data(range) => self.data(&bytes[range.clone()], len, category)?,
+                            Run::Zero(len) => self.without_data(*len, Place::Zero)?,
+                            Run::Hole(len) => self.without_data(*len, Place::Hole)?,
+                        }
+                    }
+                    self.build.progress().read(0, bytes.len() as u64);
+                }
+                Ok(Some(LargePiece::Hole(len))) => {
+                    self.without_data(len, Place::Hole)?;
+                    self.build.progress().read(0, len);
+                }
+                Ok(None) => break Attempt::of(pieces.finish()),
+                Err(error) => break Attempt::Failed(error),
+            }
+        };
+        self.end_content()?;
+        let failed = match finished {
+            Attempt::Done((digest, _)) => {
+                let id = self.contents.push(digest, base);
+                if let Some(buffer) = &mut self.buffer {
+                    let category = category.unwrap_or(Category::Generic);
+                    buffer.end_content(buffer_start, id, len, category, &sketcher.finish());
+                }
+                return Ok(Attempt::Done(id));
+            }
+            Attempt::Changed => Attempt::Changed,
+            Attempt::Failed(error) => Attempt::Failed(error),
+        };
+        self.contents.extents.truncate(base);
+        if let Some(buffer) = &mut self.buffer {
+            buffer.truncate(buffer_start)?;
+        }
+        self.counts.abandoned_bytes += self.frames.stream_len() - stream_start;
+        Ok(failed)
+    }
+
+    fn copy_to_file(
+        &mut self,
+        pieces: &mut LargeReader,
+        metadata: Metadata,
+    ) -> Result<Attempt<CopiedContent>, WriteError> {
+        let mut copy = Spill::new(0, self.build.options().temp_dir.clone());
+        let mut at = 0;
+        loop {
+            self.build.check_cancel()?;
+            match pieces.next() {
+                Ok(Some(LargePiece::Data(bytes))) => {
+                    copy.write_at(bytes, at).map_err(WriteError::TemporaryFile)?;
+                    at += bytes.len() as u64;
+                }
+                Ok(Some(LargePiece::Hole(len))) => at += len,
+                Ok(None) => break,
+                Err(error) => return Ok(Attempt::Failed(error)),
+            }
+        }
+        copy.set_file_len(pieces.len()).map_err(WriteError::TemporaryFile)?;
+        Ok(Attempt::Done(CopiedContent { copy, metadata, holes: pieces.holes().to_vec() }))
+    }
+
+    /// Stores data of a content of `content_len` bytes.
+    fn data(
+        &mut self,
+        bytes: &[u8],
+        content_len: u64,
+        category: Category,
+    ) -> Result<(), WriteError> {
+        let extents = &mut self.contents.extents;
+        if let Some(buffer) = &mut self.buffer {
+            let start = buffer.push(bytes)?;
+            extents.push(bytes.len() as u64, Place::Stream(start));
+            return Ok(());
+        }
+        match &mut self.segments {
+            None => {
+                let may_split = content_len > SMALL_LEN_MAX;
+                let offset = self.frames.push(bytes, category, may_split)?;
+                extents.push(bytes.len() as u64, Place::Stream(offset));
+                Ok(())
+            }
+            Some(segments) => {
+                segments.push(bytes, content_len, category, &mut self.frames, extents)
+            }
+        }
+    }
+
+    /// Adds an extent that has no bytes in the stream.
+    fn without_data(&mut self, len: u64, place: Place) -> Result<(), WriteError> {
+        self.end_content()?;
+        self.contents.extents.push(len, place);
+        Ok(())
+    }
+
+    /// Ends what the segment stage holds back.
+    fn end_content(&mut self) -> Result<(), WriteError> {
+        match &mut self.segments {
+            None => Ok(()),
+            Some(segments) => segments.end(&mut self.frames, &mut self.contents.extents),
+        }
+    }
+}
+
+impl<T> Attempt<T> {
+    /// What the end of a reading says: what was read, or that it changed meanwhile.
+    fn of(finished: io::Result<Option<T>>) -> Self {
+        match finished {
+            Ok(Some(read)) => Self::Done(read),
+            Ok(None) => Self::Changed,
+            Err(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// Adds the similarity sketch where the order needs it.
+pub(crate) fn sketched(env: &Env<'_>, mut content: SmallContent) -> SmallContent {
+    if env.plan.order == Order::Similarity {
+        content.similarity_sketch = similarity::sketch_of(&content.bytes);
+    }
+    content
+}
+
+/// A content that came once and was copied to a temporary file.
+struct CopiedContent {
+    copy: Spill,
+    metadata: Metadata,
+    holes: Vec<Range<u64>>,
+}
+
+impl ContentFile for CopiedContent {
+    fn metadata(&mut self) -> io::Result<Metadata> {
+        // No one else can change it.
+        Ok(self.metadata)
+    }
+
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+        let left = self.metadata.len.saturating_sub(offset).min(out.len() as u64) as usize;
+        self.copy.read_at(&mut out[..left], offset)?;
+        Ok(left)
+    }
+
+    fn data_after(&mut self, offset: u64, len: u64) -> io::Result<Option<Range<u64>>> {
+        let mut start = offset;
+        for hole in &self.holes {
+            if hole.start > start {
+                return Ok(Some(start..hole.start.min(len)));
+            }
+            start = start.max(hole.end);
+        }
+        Ok((start < len).then_some(start..len))
+    }
+}

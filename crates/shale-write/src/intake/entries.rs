@@ -1,0 +1,277 @@
+//! Takes entries in, one after the other, in the order of the source.
+//!
+//! Small contents are read ahead by the threads. Here they are waited for in order and given to
+//! the [`ContentWriter`]; large ones are read there, in pieces. Entries that cannot be read are
+//! noted. If the options do not allow an image without them, no more contents are read, but the
+//! remaining files are still opened, so that the error names all of them at once.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use shale_model::{Content, EntrySource, Metadata, OpenContent, Problem, ProblemKind, SourceEntry};
+
+use crate::content::read::{
+    ReadFailure, SMALL_LEN_MAX, SmallContent, probe, read_sequence, read_small, small_content,
+};
+use crate::exec::build::Build;
+use crate::exec::pool::{Ticket, Urgency};
+use crate::intake::contents::{ContentWriter, Outcome, sketched};
+use crate::output::emitter::Emitter;
+use crate::plan::budget::READ_AHEAD_BYTES;
+use crate::plan::error::WriteError;
+use crate::plan::report::{Report, problem_kind};
+use crate::tree::builder::{Added, TreeBuilder};
+use crate::tree::links::InodeSlot;
+
+/// Entries so far.
+pub(crate) struct Intake<'env> {
+    build: Build<'env>,
+    pub(crate) tree: TreeBuilder<'env>,
+    pub(crate) contents: ContentWriter<'env>,
+    pending: VecDeque<Pending>,
+    pending_bytes: u64,
+    problems: Vec<Problem>,
+    /// Entries taken in that progress was not told of.
+    untold: u64,
+}
+
+/// A regular file whose turn has not come.
+struct Pending {
+    inode: InodeSlot,
+    path: Vec<u8>,
+    /// What it counts of the bytes read ahead.
+    bytes: u64,
+    work: Work,
+}
+
+enum Work {
+    /// Read whole by a thread.
+    Small(Ticket<SmallResult>),
+    /// To be read here.
+    Large(Box<dyn OpenContent>),
+    /// Only opened, as there will be no image.
+    Probe(Ticket<Result<(), ProblemKind>>),
+}
+
+/// What a thread made of a small file.
+enum SmallResult {
+    /// Its content.
+    Read(Box<SmallContent>),
+    /// It became large since it was listed: read it as a large one.
+    Large(Box<dyn OpenContent>),
+    /// It could not be read.
+    Failed(ProblemKind),
+}
+
+/// Entries after which progress is told.
+const UNTOLD_MAX: u64 = 1024;
+/// Most files read ahead of their turn.
+const PENDING_COUNT_MAX: usize = 512;
+/// Most further names of files read ahead of their turn.
+const NAMES_WAITING_MAX: usize = 4096;
+
+impl<'env> Intake<'env> {
+    /// No entries. Frames go to `emitter`.
+    pub(crate) fn new(build: Build<'env>, emitter: Emitter<'env>) -> Self {
+        Self {
+            tree: TreeBuilder::new(build.clone()),
+            contents: ContentWriter::new(build.clone(), emitter),
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            problems: Vec::new(),
+            untold: 0,
+            build,
+        }
+    }
+
+    /// Takes in every entry that `source` yields, and ends the contents. Adds to `report` which
+    /// entries were left out.
+    ///
+    /// # Errors
+    /// [`WriteError::Unreadable`] where entries were left out and the options do not allow it, and
+    /// all others.
+    pub(crate) fn run(
+        &mut self,
+        source: &mut dyn EntrySource,
+        report: &mut Report,
+    ) -> Result<(), WriteError> {
+        self.problems.append(&mut source.take_problems());
+        let mut next = source.next_entry()?;
+        while let Some(entry) = &next {
+            self.build.check_cancel()?;
+            match self.tree.add(entry)? {
+                // True of most entries of a large tree; they are moved no further.
+                Added::Whole => self.count_whole()?,
+                Added::NeedsContent(inode) => {
+                    if let Some(entry) = next.take() {
+                        self.take_content(entry, inode)?;
+                    }
+                }
+                Added::Refused(kind) => {
+                    self.problems.push(Problem { path: entry.path.clone(), kind });
+                }
+            }
+            next = source.next_entry()?;
+        }
+        self.problems.append(&mut source.take_problems());
+        report.warnings = source.take_warnings();
+        self.settle_all()?;
+        self.build.progress().read(std::mem::take(&mut self.untold), 0);
+        self.problems.sort_by(|a, b| a.path.cmp(&b.path));
+        let is_doomed = self.is_doomed();
+        report.problems = std::mem::take(&mut self.problems);
+        if is_doomed {
+            return Err(WriteError::Unreadable(std::mem::take(&mut report.problems)));
+        }
+        Ok(())
+    }
+
+    /// Returns whether there will be no image.
+    fn is_doomed(&self) -> bool {
+        !self.build.options().skip_unreadable && !self.problems.is_empty()
+    }
+
+    /// Counts an entry that needs nothing more.
+    fn count_whole(&mut self) -> Result<(), WriteError> {
+        self.untold += 1;
+        if self.untold == UNTOLD_MAX {
+            self.build.progress().read(std::mem::take(&mut self.untold), 0);
+        }
+        if self.tree.names_waiting() > NAMES_WAITING_MAX {
+            self.settle_all()?;
+        }
+        Ok(())
+    }
+
+    /// Begins to read the content of an entry, or reads it if it can be read only now.
+    fn take_content(&mut self, entry: SourceEntry, inode: InodeSlot) -> Result<(), WriteError> {
+        let SourceEntry { path, metadata, content, .. } = entry;
+        let env = self.build.env;
+        let bytes = metadata.len.min(SMALL_LEN_MAX);
+        let work = match content {
+            Content::None => {
+                let kind = ProblemKind::Unreadable("its content is missing".to_owned());
+                return self.leave_out(inode, path, kind);
+            }
+            Content::File(file) if self.is_doomed() => {
+                Work::Probe(self.build.submit(Urgency::Urgent, move |_| probe(&*file)))
+            }
+            Content::File(file) if metadata.len > SMALL_LEN_MAX => Work::Large(file),
+            Content::File(file) => Work::Small(self.build.submit(Urgency::Urgent, move |_| {
+                match read_small(&*file, &|| env.is_cancelled()) {
+                    Ok(content) => SmallResult::Read(Box::new(sketched(env, content))),
+                    Err(ReadFailure::Large) => SmallResult::Large(file),
+                    Err(ReadFailure::Problem(kind)) => SmallResult::Failed(kind),
+                }
+            })),
+            Content::Bytes(bytes) => self.digest(metadata, bytes, Vec::new()),
+            Content::Reader { mut reader, holes } if metadata.len <= SMALL_LEN_MAX => {
+                match read_sequence(&mut *reader, metadata.len, &holes) {
+                    Ok(bytes) => self.digest(metadata, bytes, holes),
+                    Err(error) => return self.leave_out(inode, path, problem_kind(&error)),
+                }
+            }
+            Content::Reader { reader, holes } => {
+                // It is gone with the next entry, and its bytes come after those of the others.
+                self.settle_all()?;
+                let outcome = self.contents.large_reader(metadata, reader, holes)?;
+                return self.settle(inode, path, outcome);
+            }
+        };
+        self.pending_bytes += bytes;
+        self.pending.push_back(Pending { inode, path, bytes, work });
+        while self.pending_bytes > READ_AHEAD_BYTES
+            || self.pending.len() > PENDING_COUNT_MAX
+            || self.pending.front().is_some_and(|oldest| oldest.work.is_ready())
+        {
+            self.settle_oldest()?;
+        }
+        Ok(())
+    }
+
+    /// Lets a thread digest a content that is in memory.
+    fn digest(&self, metadata: Metadata, bytes: Vec<u8>, holes: Vec<Range<u64>>) -> Work {
+        let env = self.build.env;
+        Work::Small(self.build.submit(Urgency::Urgent, move |_| {
+            SmallResult::Read(Box::new(sketched(env, small_content(metadata, bytes, holes))))
+        }))
+    }
+
+    fn settle_all(&mut self) -> Result<(), WriteError> {
+        while !self.pending.is_empty() {
+            self.settle_oldest()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest pending file and stores its content.
+    fn settle_oldest(&mut self) -> Result<(), WriteError> {
+        let Some(pending) = self.pending.pop_front() else {
+            return Ok(());
+        };
+        self.build.check_cancel()?;
+        self.pending_bytes -= pending.bytes;
+        let outcome = match pending.work {
+            Work::Probe(ticket) => match self.build.wait(&ticket) {
+                // There will be no image, so its content is not needed.
+                Ok(()) => return Ok(()),
+                Err(kind) => Outcome::LeftOut(kind),
+            },
+            Work::Small(ticket) => {
+                let result = self.build.wait(&ticket);
+                self.build.check_cancel()?;
+                match result {
+                    SmallResult::Read(content) => self.contents.small(*content)?,
+                    SmallResult::Large(file) => self.contents.large(&*file)?,
+                    SmallResult::Failed(kind) => Outcome::LeftOut(kind),
+                }
+            }
+            Work::Large(_) if self.is_doomed() => return Ok(()),
+            Work::Large(file) => self.contents.large(&*file)?,
+        };
+        self.settle(pending.inode, pending.path, outcome)
+    }
+
+    fn settle(
+        &mut self,
+        inode: InodeSlot,
+        path: Vec<u8>,
+        outcome: Outcome,
+    ) -> Result<(), WriteError> {
+        match outcome {
+            Outcome::Stored(metadata, content_id) => {
+                self.contents.note_path(content_id, &path);
+                let digest = self.contents.digest(content_id);
+                self.tree.set_content(inode, &metadata, content_id, digest)?;
+                self.build.progress().read(1, 0);
+                Ok(())
+            }
+            Outcome::LeftOut(kind) => self.leave_out(inode, path, kind),
+        }
+    }
+
+    /// Names every entry of an inode that is left out, not only the first.
+    fn leave_out(
+        &mut self,
+        inode: InodeSlot,
+        path: Vec<u8>,
+        kind: ProblemKind,
+    ) -> Result<(), WriteError> {
+        for path in self.tree.leave_out(inode, &kind)? {
+            self.problems.push(Problem { path, kind: kind.clone() });
+        }
+        self.problems.push(Problem { path, kind });
+        Ok(())
+    }
+}
+
+impl Work {
+    /// Returns whether it can be settled without waiting.
+    fn is_ready(&self) -> bool {
+        match self {
+            Self::Small(ticket) => ticket.is_ready(),
+            Self::Probe(ticket) => ticket.is_ready(),
+            Self::Large(_) => false,
+        }
+    }
+}

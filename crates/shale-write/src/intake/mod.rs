@@ -1,0 +1,4 @@
+//! The first half of a build: takes entries through all stages up to the last frame.
+
+pub(crate) mod contents; // puts contents into the stream
+pub(crate) mod entries; // takes entries in, in the order of the source

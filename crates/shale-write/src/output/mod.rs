@@ -1,0 +1,6 @@
+//! The image as it is written.
+
+pub(crate) mod emitter; // sections and trailer, front to back
+pub(crate) mod frame_table; // frames and their references
+pub(crate) mod pages; // pages of tables, encoded by all threads
+pub(crate) mod tables; // the metadata tables and the root

@@ -1,0 +1,289 @@
+//! Pages of tables: cut by one thread, encoded by all threads, written in the order in which they
+//! were cut.
+//!
+//! The first page of a table is the dictionary of the others. It is known while they are written
+//! and costs nothing, and pages of one table resemble each other. So to read one page, a reader
+//! reads at most one more, once. At most a few pages a thread are in flight.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use shale_codec::{Codec, Settings, xxh3_64};
+use shale_format::SectionType;
+use shale_table::{PageRef, PageRows, PageSink, Schema, TableBuilder, TableRoot, Value};
+
+use crate::exec::build::Build;
+use crate::exec::pool::{Ticket, Urgency};
+use crate::exec::scratch::EncoderScratch;
+use crate::output::emitter::Emitter;
+use crate::plan::error::WriteError;
+use crate::plan::report::TableCounts;
+
+/// Codec of a page that needs the dictionary of its table. Used in page references only.
+const WITH_DICTIONARY: u8 = 2;
+
+/// Settings of the trial that shows how well a column compresses.
+const TRIAL: Settings = Settings { codec: Codec::Zstd, level: 9, ..Settings::STORED };
+
+/// All tables that are being written.
+pub(crate) struct Pages<'p, 'env> {
+    build: Build<'env>,
+    emitter: &'p mut Emitter<'env>,
+    tables: Vec<Writing>,
+    flight: VecDeque<(usize, Ticket<Result<PackedPage, WriteError>>)>,
+}
+
+/// Identifies a table that is being written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableId(usize);
+
+struct Writing {
+    builder: TableBuilder,
+    dictionary: Option<Dictionary>,
+    dictionary_used: bool,
+    counts: TableCounts,
+}
+
+struct Dictionary {
+    page: PageRef,
+    plain: Arc<Vec<u8>>,
+}
+
+/// A compressed page.
+struct PackedPage {
+    row_count: usize,
+    first_key: u64,
+    plain: Vec<u8>,
+    stored: Option<Vec<u8>>,
+    codec: u8,
+}
+
+impl<'p, 'env> Pages<'p, 'env> {
+    pub(crate) fn new(build: Build<'env>, emitter: &'p mut Emitter<'env>) -> Self {
+        Self { build, emitter, tables: Vec::new(), flight: VecDeque::new() }
+    }
+
+    /// Begins a table. Several tables may be written at a time.
+    pub(crate) fn begin(&mut self, schema: &'static Schema) -> TableId {
+        self.tables.push(Writing {
+            builder: TableBuilder::new(schema),
+            dictionary: None,
+            dictionary_used: false,
+            counts: TableCounts {
+                name: schema.name,
+                rows: 0,
+                pages: 0,
+                plain_bytes: 0,
+                stored_bytes: 0,
+            },
+        });
+        TableId(self.tables.len() - 1)
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, table: TableId, row: &[Value<'_>]) -> Result<(), WriteError> {
+        match self.tables[table.0].builder.push_apart(row)? {
+            None => Ok(()),
+            Some(rows) => self.cut(table, rows),
+        }
+    }
+
+    /// Adds a row of integers.
+    pub(crate) fn u64s<const N: usize>(
+        &mut self,
+        table: TableId,
+        row: [u64; N],
+    ) -> Result<(), WriteError> {
+        self.row(table, &row.map(Value::U64))
+    }
+
+    /// Ends a table: writes the rest of it.
+    pub(crate) fn end(&mut self, table: TableId) -> Result<(TableRoot, TableCounts), WriteError> {
+        if let Some(rows) = self.tables[table.0].builder.cut() {
+            self.cut(table, rows)?;
+        }
+        while !self.flight.is_empty() {
+            self.settle()?;
+        }
+        let writing = &mut self.tables[table.0];
+        let schema = writing.builder.schema();
+        let builder = std::mem::replace(&mut writing.builder, TableBuilder::new(schema));
+        let mut sink = Sink {
+            settings: self.build.plan().page_settings,
+            emitter: self.emitter,
+            counts: &mut writing.counts,
+        };
+        let mut root = builder.finish(&mut sink)?;
+        if let Some(dictionary) = writing.dictionary.take()
+            && writing.dictionary_used
+        {
+            root.dictionary = dictionary.page;
+        }
+        writing.counts.rows = root.row_count;
+        Ok((root, writing.counts))
+    }
+
+    fn cut(&mut self, table: TableId, rows: PageRows) -> Result<(), WriteError> {
+        let settings = self.build.plan().page_settings;
+        let writing = &self.tables[table.0];
+        let dictionary = writing.dictionary.as_ref().map(|found| Arc::clone(&found.plain));
+        let is_first = dictionary.is_none();
+        let ticket = self.build.submit(Urgency::Urgent, move |scratch| {
+            pack(scratch, settings, &rows, dictionary.as_ref().map_or(&[][..], |plain| plain))
+        });
+        self.flight.push_back((table.0, ticket));
+        // All other pages need the dictionary, so it is waited for; of others a few may be in
+        // flight.
+        let flight_max = if is_first { 0 } else { 2 * self.build.plan().threads };
+        while self.flight.len() > flight_max {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the oldest page in flight.
+    fn settle(&mut self) -> Result<(), WriteError> {
+        let Some((table, ticket)) = self.flight.pop_front() else { return Ok(()) };
+        let page = self.build.wait(&ticket)?;
+        self.build.check_cancel()?;
+        let writing = &mut self.tables[table];
+        let mut sink = Sink {
+            settings: self.build.plan().page_settings,
+            emitter: self.emitter,
+            counts: &mut writing.counts,
+        };
+        let reference = sink.store(&page.plain, page.stored.as_deref(), page.codec)?;
+        writing.builder.attach(page.row_count, page.first_key, reference, &mut sink)?;
+        writing.dictionary_used |= page.codec == WITH_DICTIONARY;
+        if writing.dictionary.is_none() {
+            writing.dictionary = Some(Dictionary { page: reference, plain: Arc::new(page.plain) });
+        }
+        Ok(())
+    }
+}
+
+fn pack(
+    scratch: &mut EncoderScratch,
+    settings: Settings,
+    rows: &PageRows,
+    dictionary: &[u8],
+) -> Result<PackedPage, WriteError> {
+    let mut failure = None;
+    let plain = rows.encode(&mut |section| match scratch.encode(TRIAL, &[], section) {
+        Ok(left) => left.len(),
+        Err(error) => {
+            failure = Some(error);
+            section.len()
+        }
+    })?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let stored = scratch.encode(settings, dictionary, &plain)?;
+    let stored = (stored.len() < plain.len()).then_some(stored);
+    let codec = match (&stored, dictionary) {
+        (None, _) => Codec::Stored.id(),
+        (Some(_), []) => Codec::Zstd.id(),
+        (Some(_), _) => WITH_DICTIONARY,
+    };
+    Ok(PackedPage {
+        row_count: rows.row_count(),
+        first_key: rows.first_key(),
+        plain,
+        stored,
+        codec,
+    })
+}
+
+/// Writes pages to sections and counts them.
+struct Sink<'s, 'env> {
+    settings: Settings,
+    emitter: &'s mut Emitter<'env>,
+    counts: &'s mut TableCounts,
+}
+
+impl Sink<'_, '_> {
+    fn store(
+        &mut self,
+        plain: &[u8],
+        stored: Option<&[u8]>,
+        codec: u8,
+    ) -> Result<PageRef, WriteError> {
+        let stored = stored.unwrap_or(plain);
+        self.counts.pages += 1;
+        self.counts.plain_bytes += plain.len() as u64;
+        self.counts.stored_bytes += stored.len() as u64;
+        Ok(PageRef {
+            checksum: xxh3_64(stored),
+            stored_len: stored.len() as u32,
+            plain_len: plain.len() as u32,
+            codec,
+            offset: self.emitter.add(SectionType::Pages, stored)?,
+        })
+    }
+}
+
+/// For index pages, which are few.
+impl PageSink for Sink<'_, '_> {
+    type Error = WriteError;
+
+    fn put(&mut self, plain: &[u8]) -> Result<PageRef, WriteError> {
+        let stored = EncoderScratch::default().encode(self.settings, &[], plain)?;
+        if stored.len() < plain.len() {
+            self.store(plain, Some(&stored), Codec::Zstd.id())
+        } else {
+            self.store(plain, None, Codec::Stored.id())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shale_format::schema::references;
+    use shale_table::Page;
+
+    use super::*;
+    use crate::tests::random;
+
+    /// Integers of 13 bits.
+    fn numbers(seed: u64, count: usize) -> Vec<u64> {
+        let bytes = random(seed, 2 * count);
+        bytes.chunks(2).map(|two| u64::from(two[0]) << 5 | u64::from(two[1]) >> 3).collect()
+    }
+
+    /// Packs a page with one column of integers. Also returns the length of its bit-packed form
+    /// after compression.
+    fn packed(values: &[u64]) -> (PackedPage, usize) {
+        let mut builder = TableBuilder::new(&references::SCHEMA);
+        for &value in values {
+            assert!(builder.push_apart(&[Value::U64(value)]).unwrap().is_none());
+        }
+        let rows = builder.cut().unwrap();
+        let settings: Settings = "zstd:19".parse().unwrap();
+        let mut scratch = EncoderScratch::default();
+        let to_the_bit = scratch.encode(settings, &[], &rows.encode(&mut |_| 0).unwrap()).unwrap();
+        (pack(&mut scratch, settings, &rows, &[]).unwrap(), to_the_bit.len())
+    }
+
+    #[test]
+    fn numbers_that_come_again_are_compressed_and_others_take_no_more() {
+        // Contents of a tree in 20 versions, each with a new one. Their number is odd, so values of
+        // 13 bits lie differently in their bytes each time.
+        let mut version = numbers(1, 501);
+        let mut versions = Vec::new();
+        for (number, new) in numbers(2, 20).into_iter().enumerate() {
+            version[number * 7] = new;
+            versions.extend_from_slice(&version);
+        }
+        let (page, to_the_bit) = packed(&versions);
+        let stored = page.stored.unwrap();
+        assert!(stored.len() * 3 < to_the_bit, "{} of {to_the_bit}", stored.len());
+        let parsed = Page::parse(page.plain, &references::SCHEMA).unwrap();
+        let mut back = Vec::new();
+        parsed.u64_range(0, 0..versions.len(), &mut back).unwrap();
+        assert_eq!(back, versions);
+
+        let (page, to_the_bit) = packed(&numbers(3, 10_000));
+        assert!(page.stored.map_or(page.plain.len(), |stored| stored.len()) <= to_the_bit);
+    }
+}

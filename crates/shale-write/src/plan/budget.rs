@@ -1,0 +1,304 @@
+//! Memory and threads, decided once for the whole build.
+//!
+//! The budget is split before anything is read:
+//!
+//! - each thread: the tables of its encoder, a prefix and two frames;
+//! - fixed: the sections that are being filled and written, contents that are being read, and,
+//!   where the level needs them, the fingerprints of frames and the index of segment dedupe;
+//! - at most a quarter of the rest: names and attributes, packed, before they go to a temporary
+//!   file;
+//! - at most an eighth of the rest: inodes with several names and sets of extended attributes;
+//! - up to [`FLIGHT_BYTES_MAX`]: frames on their way to and from the threads;
+//! - what is left: contents that wait to be put into order and plain frames that wait for their
+//!   references, before they go to a temporary file.
+//!
+//! Some memory grows with the tree and is not in the budget: about 50 bytes a content (see
+//! [`crate::content::dedupe`]) and 300 bytes a frame.
+//!
+//! Threads and memory never change the image. They decide when and where something is done, not
+//! what.
+
+use shale_codec::{Codec, Settings, SettingsError, Xxh3, lines_memory_len};
+use shale_format::limits::{
+    FRAME_PLAIN_LEN_MAX, REFERENCE_COUNT_MAX, REFERENCE_DEPTH_MAX, SNAPSHOT_NAME_LEN_MAX,
+};
+pub use shale_host::THREADS_MAX;
+
+use crate::plan::codecs::Codecs;
+use crate::plan::error::WriteError;
+use crate::plan::level::{LEVELS, Level, ReferenceLimits};
+use crate::plan::options::Options;
+use crate::plan::order::Order;
+
+/// Memory used by default.
+pub const MEMORY_BYTES_DEFAULT: u64 = 320 << 20;
+
+/// The section being filled, the one being written and the contents that are read ahead, each up to
+/// 16 MiB; and the buffers of readers and writers.
+const FIXED_BYTES: u64 = 56 << 20;
+/// Most fingerprints kept of a whole image. It is a constant, because memory must not change the
+/// choice of references.
+pub(crate) const FINGERPRINT_COUNT_MAX: usize = 4 << 20;
+/// Fingerprints of all frames while references are chosen: 24 bytes each.
+const SKETCH_BYTES: u64 = FINGERPRINT_COUNT_MAX as u64 * 24;
+/// Fingerprints of contents while these are ordered by similarity, and while their table grows.
+pub(crate) const SIMILARITY_BYTES: u64 = 120 << 20;
+/// Blocks of the stream that segment dedupe reads back.
+pub(crate) const SEGMENT_BLOCK_BYTES: u64 = 4 << 20;
+/// The index of segment dedupe. It is a constant, because memory must not change what is found.
+pub(crate) const SEGMENT_INDEX_BYTES: u64 = 64 << 20;
+/// Contents read ahead of their turn.
+pub(crate) const READ_AHEAD_BYTES: u64 = 16 << 20;
+/// Frames on their way beyond this only use memory.
+const FLIGHT_BYTES_MAX: u64 = 64 << 20;
+/// Names and attributes in memory; ten million entries fit.
+const TREE_BYTES_MAX: u64 = 64 << 20;
+/// Inodes with several names and sets of extended attributes in memory. The minimum is among the
+/// fixed bytes. A hundred thousand such inodes fit into the maximum.
+const INTERNED_BYTES_MIN: u64 = 1 << 20;
+const INTERNED_BYTES_MAX: u64 = 32 << 20;
+/// Longest frame of hot files. The kernel reads this much ahead by default, so a page that a
+/// program waits for costs little more than the pages that are read with it.
+const HOT_FRAME_LEN_MAX: u32 = 128 << 10;
+/// Smallest and largest frame length that the options may ask for.
+const FRAME_LEN_MIN: u32 = 4 << 10;
+
+/// Decisions for the whole build.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) threads: usize,
+    pub(crate) level: &'static Level,
+    pub(crate) codecs: Codecs,
+    pub(crate) page_settings: Settings,
+    pub(crate) frame_len: usize,
+    /// How frames of hot files differ, if a list names hot files.
+    pub(crate) hot: Option<Hot>,
+    pub(crate) references: Option<ReferenceLimits>,
+    pub(crate) segment_window_len: u32,
+    /// Bytes of packed names and attributes kept in memory before they go to a temporary file.
+    pub(crate) tree_bytes_max: u64,
+    /// Bytes of inodes with several names and of sets of attributes kept in memory.
+    pub(crate) interned_bytes_max: u64,
+    pub(crate) order: Order,
+    /// Contents wait in the reorder buffer until all are known.
+    pub(crate) reorders: bool,
+    /// Bytes of contents kept in memory before they go to a temporary file.
+    pub(crate) reorder_bytes_max: u64,
+    /// Plain bytes of frames being compressed or waiting for their turn to be written.
+    pub(crate) flight_bytes_max: u64,
+    /// Plain bytes of frames kept in memory before they go to a temporary file.
+    pub(crate) waiting_bytes_max: u64,
+}
+
+/// Frames of hot files, which decode quickly.
+#[derive(Debug, Clone)]
+pub(crate) struct Hot {
+    pub(crate) codecs: Codecs,
+    pub(crate) frame_len: usize,
+}
+
+impl Plan {
+    /// Checks the options and decides. Fails at once if the memory is too little.
+    pub(crate) fn new(options: &Options) -> Result<Self, WriteError> {
+        let level = Level::find(options.level)
+            .ok_or_else(|| option("level", options.level, format!("0 to {}", LEVELS.len() - 1)))?;
+        if options.snapshot_name.len() > SNAPSHOT_NAME_LEN_MAX {
+            let found = format!("{} bytes", options.snapshot_name.len());
+            return Err(option("snapshot name", found, "at most 255 bytes".to_owned()));
+        }
+        let frame_len = options.frame_len.unwrap_or(level.frame_len);
+        if frame_len < FRAME_LEN_MIN || u64::from(frame_len) > FRAME_PLAIN_LEN_MAX {
+            return Err(option("frame length", frame_len, "4 KiB to 64 MiB".to_owned()));
+        }
+        if let Some((_, settings)) = options.codecs.iter().find(|(_, s)| s.codec == Codec::Brotli) {
+            let allowed = "stored, lz4, zstd or lzma; brotli can only be read";
+            return Err(option("codec", settings, allowed.to_owned()));
+        }
+        let wrong =
+            |(codec, error): (String, SettingsError)| option("codec", codec, error.to_string());
+        let codecs = Codecs::new(level, &options.codecs).map_err(wrong)?;
+        let hot = if options.first_is_hot && !options.first.is_empty() {
+            let codecs = Codecs::hot(level, &options.codecs).map_err(wrong)?;
+            Some(Hot { codecs, frame_len: frame_len.min(HOT_FRAME_LEN_MAX) as usize })
+        } else {
+            None
+        };
+        let page_settings = Settings { level: level.page_level, ..zstd() };
+        let asked = options.references.unwrap_or(level.references);
+        let references = ReferenceLimits {
+            count_max: asked.count_max.min(REFERENCE_COUNT_MAX as u16),
+            depth_max: asked.depth_max.min(REFERENCE_DEPTH_MAX),
+            ..asked
+        };
+        let none = references.count_max == 0 || references.depth_max == 0;
+        let references = (!none).then_some(references);
+        let order = options.order.unwrap_or(level.order);
+        let plan = Self {
+            threads: thread_count(options.threads),
+            level,
+            codecs,
+            page_settings,
+            frame_len: frame_len as usize,
+            hot,
+            references,
+            segment_window_len: options.segment_window_len.unwrap_or(level.segment_window_len),
+            tree_bytes_max: 0,
+            interned_bytes_max: 0,
+            order,
+            reorders: order != Order::Source || !options.first.is_empty(),
+            reorder_bytes_max: 0,
+            flight_bytes_max: 0,
+            waiting_bytes_max: 0,
+        };
+        plan.with_memory(options.memory_bytes_max)
+    }
+
+    fn with_memory(mut self, asked: u64) -> Result<Self, WriteError> {
+        let frame_len = self.frame_len as u64;
+        let prefix_len =
+            self.references.map_or(0, |limits| u64::from(limits.count_max) * frame_len);
+        // One thread may need all of them.
+        let distinct = self.codecs.distinct();
+        let of_all =
+            distinct.iter().map(|s| s.encoder_memory_len(self.frame_len, prefix_len as usize));
+        let of_hot = self.hot.iter().flat_map(|hot| {
+            let added = hot.codecs.distinct().into_iter().filter(|s| !distinct.contains(s));
+            added.map(|s| s.encoder_memory_len(hot.frame_len, 0))
+        });
+        let encoder: u64 = of_all.chain(of_hot).sum();
+        let lines = if self.level.tries_filters { lines_memory_len(self.frame_len) } else { 0 };
+        let thread_bytes = encoder + prefix_len + 2 * frame_len + lines;
+        let mut fixed = FIXED_BYTES;
+        // The first is freed before the second is made.
+        fixed += match (self.references.is_some(), self.order == Order::Similarity) {
+            (true, true) => SKETCH_BYTES.max(SIMILARITY_BYTES),
+            (true, false) => SKETCH_BYTES,
+            (false, true) => SIMILARITY_BYTES,
+            (false, false) => 0,
+        };
+        if self.segment_window_len > 0 {
+            fixed += SEGMENT_INDEX_BYTES + SEGMENT_BLOCK_BYTES;
+        }
+        // At least two frames in flight, so that a thread does not wait for the writer.
+        let needed = |threads: usize| fixed + threads as u64 * (thread_bytes + 2 * frame_len);
+        let given = if asked == 0 { MEMORY_BYTES_DEFAULT.max(needed(self.threads)) } else { asked };
+        while self.threads > 1 && needed(self.threads) > given {
+            self.threads -= 1;
+        }
+        if needed(self.threads) > given {
+            let allowed = format!("at least {} bytes with these options", needed(1));
+            return Err(option("memory", format!("{given} bytes"), allowed));
+        }
+        let free = given - fixed - self.threads as u64 * thread_bytes;
+        self.tree_bytes_max = (free / 4).min(TREE_BYTES_MAX);
+        let interned = (free / 8).min(INTERNED_BYTES_MAX);
+        let free = free - self.tree_bytes_max - interned;
+        self.interned_bytes_max = interned.max(INTERNED_BYTES_MIN);
+        // Where references are chosen, frames are compressed after the fingerprints are freed.
+        let waits = if self.references.is_some() { SKETCH_BYTES } else { free / 2 };
+        self.flight_bytes_max = waits.min(FLIGHT_BYTES_MAX).max(2 * frame_len);
+        self.waiting_bytes_max = match self.references {
+            Some(_) => free,
+            None => free.saturating_sub(self.flight_bytes_max),
+        };
+        if self.reorders {
+            self.reorder_bytes_max = self.waiting_bytes_max / 2;
+            self.waiting_bytes_max -= self.reorder_bytes_max;
+        }
+        Ok(self)
+    }
+
+    /// Everything beside the input that decides the bytes of an image, as text. It goes into the
+    /// history and the image id.
+    pub(crate) fn describe(&self, options: &Options) -> String {
+        let references = self.references.unwrap_or(ReferenceLimits::NONE);
+        format!(
+            "level={} codec={} frame-len={} references={} depth={} closure={} spread={} segment-window={} \
+             order={}{} page-codec={} times-kept={}",
+            self.level.level,
+            self.codecs,
+            self.frame_len,
+            references.count_max,
+            references.depth_max,
+            references.closure_bytes_max,
+            references.co_read_bytes_max,
+            self.segment_window_len,
+            self.order,
+            first(options),
+            self.page_settings,
+            options.times_kept
+        )
+    }
+}
+
+/// The list of contents that are stored first, as part of the description.
+fn first(options: &Options) -> String {
+    let paths = &options.first;
+    if paths.is_empty() {
+        return String::new();
+    }
+    let mut sum = Xxh3::new();
+    for path in paths {
+        sum.update(path);
+        sum.update(&[0]);
+    }
+    let word = if options.first_is_hot { "hot" } else { "first" };
+    format!(" {word}={}:{:032x}", paths.len(), sum.sum_128())
+}
+
+/// Number of threads to use; 0 stands for as many as the machine offers.
+pub(crate) fn thread_count(asked: usize) -> usize {
+    match asked {
+        0 => std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
+        asked => asked.min(THREADS_MAX),
+    }
+}
+
+fn zstd() -> Settings {
+    Settings { codec: Codec::Zstd, level: 3, ..Settings::STORED }
+}
+
+fn option(option: &'static str, found: impl ToString, allowed: String) -> WriteError {
+    WriteError::Option { option, found: found.to_string(), allowed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_memory_is_said_at_once_and_less_memory_takes_threads_away() {
+        let options = |memory_bytes_max, threads| Options {
+            memory_bytes_max,
+            threads,
+            level: 3,
+            codecs: vec![(None, "zstd:19".parse().unwrap())],
+            ..Options::default()
+        };
+        let Err(WriteError::Option { option: "memory", allowed, .. }) =
+            Plan::new(&options(1 << 20, 4))
+        else {
+            panic!("1 MiB is not enough");
+        };
+        assert!(allowed.contains("at least"), "{allowed}");
+        let much = Plan::new(&options(4 << 30, 4)).unwrap();
+        assert_eq!(much.threads, 4);
+        let little = Plan::new(&options(90 << 20, 64)).unwrap();
+        assert!(little.threads < 64);
+        assert_eq!(much.describe(&options(1, 1)), little.describe(&options(2, 2)));
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused() {
+        let bad = [
+            Options { level: 10, ..Options::default() },
+            Options { frame_len: Some(1000), ..Options::default() },
+            Options { frame_len: Some(65 << 20), ..Options::default() },
+            Options { snapshot_name: vec![b'x'; 256], ..Options::default() },
+            Options { codecs: vec![(None, "brotli:9".parse().unwrap())], ..Options::default() },
+        ];
+        for options in bad {
+            assert!(matches!(Plan::new(&options), Err(WriteError::Option { .. })));
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Options of a build. Every option has a default.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use shale_codec::Settings;
+use shale_format::Category;
+use shale_format::root::TIME_MTIME;
+
+use crate::plan::error::WriteError;
+use crate::plan::level::{LEVEL_DEFAULT, ReferenceLimits};
+use crate::plan::order::Order;
+
+/// Options of [`crate::create`].
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Compression level, 0 to 9, see [`crate::level::LEVELS`].
+    pub level: u8,
+    /// Number of threads that work at the same time; 0 means as many as the machine offers. Never
+    /// changes the image.
+    pub threads: usize,
+    /// Bytes of memory that the build may use; 0 means [`crate::MEMORY_BYTES_DEFAULT`], or more if
+    /// the level needs more. Never changes the image.
+    pub memory_bytes_max: u64,
+    /// Plain bytes of a frame. The level's by default.
+    pub frame_len: Option<u32>,
+    /// Codecs and their settings, for one category of data or for all. The level's by default.
+    /// Later settings override earlier ones; settings for a category override those for all.
+    pub codecs: Vec<(Option<Category>, Settings)>,
+    /// The order in which contents are stored. The level's by default.
+    pub order: Option<Order>,
+    /// Paths, as the source writes them, whose contents are stored before all others, in this
+    /// order.
+    pub first: Vec<Vec<u8>>,
+    /// The listed files are hot: programs wait for them. They go into short frames that decode
+    /// quickly, without references, and without LZMA unless `codecs` asks for it.
+    pub first_is_hot: bool,
+    /// Bounds on references. The level's by default.
+    pub references: Option<ReferenceLimits>,
+    /// Shortest range that segment dedupe looks for; 0 turns it off. The level's by default.
+    pub segment_window_len: Option<u32>,
+    /// The times to keep: `TIME_MTIME` and the other flags of `shale_format::root`, or-ed. Times
+    /// that are not kept are stored as the epoch.
+    pub times_kept: u8,
+    /// Leave out files that cannot be read and report them, instead of failing.
+    pub skip_unreadable: bool,
+    /// Name of the snapshot, at most 255 bytes. May be empty.
+    pub snapshot_name: Vec<u8>,
+    /// Directory for temporary files, which have no name. The system's by default.
+    pub temp_dir: Option<PathBuf>,
+    /// Set this to true to end the build soon with [`WriteError::Cancelled`].
+    pub cancel: Option<Arc<AtomicBool>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            level: LEVEL_DEFAULT,
+            threads: 0,
+            memory_bytes_max: 0,
+            frame_len: None,
+            codecs: Vec::new(),
+            order: None,
+            first: Vec::new(),
+            first_is_hot: false,
+            references: None,
+            segment_window_len: None,
+            times_kept: TIME_MTIME,
+            skip_unreadable: false,
+            snapshot_name: Vec::new(),
+            temp_dir: None,
+            cancel: None,
+        }
+    }
+}
+
+impl Options {
+    /// Fails if the build was cancelled.
+    pub(crate) fn check_cancel(&self) -> Result<(), WriteError> {
+        match &self.cancel {
+            Some(cancel) if cancel.load(Ordering::Relaxed) => Err(WriteError::Cancelled),
+            _ => Ok(()),
+        }
+    }
+}

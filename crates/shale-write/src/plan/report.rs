@@ -1,0 +1,146 @@
+//! The result of a build: counters, entries that were left out, and digests of what was read.
+
+use std::io;
+
+use rustix::io::Errno;
+use shale_format::{Category, Identity};
+use shale_model::{Problem, ProblemKind};
+
+use crate::plan::digest::{ContentDigest, TreeDigest};
+
+/// Counters, problems and digests of a finished build.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Entries by kind.
+    pub entries: EntryCounts,
+    /// Bytes of all regular files as given. Each inode counts once.
+    pub file_bytes: u64,
+    /// Bytes of distinct contents that are holes.
+    pub hole_bytes: u64,
+    /// Bytes of distinct contents that are stored as zero runs.
+    pub zero_bytes: u64,
+    /// Regular files whose content equals that of an earlier file.
+    pub duplicate_files: u64,
+    /// Bytes of those.
+    pub duplicate_bytes: u64,
+    /// Bytes of distinct contents that segment dedupe found elsewhere in the image.
+    pub segment_bytes: u64,
+    /// Matches of segment dedupe.
+    pub segments: u64,
+    /// Distinct contents, the empty one included.
+    pub contents: u64,
+    /// Rows of the table of extents, without the sentinel.
+    pub extents: u64,
+    /// Frames.
+    pub frames: u64,
+    /// Plain bytes of all frames.
+    pub plain_bytes: u64,
+    /// Plain bytes of frames that no extent points to. They were read from files that changed
+    /// meanwhile.
+    pub abandoned_bytes: u64,
+    /// Stored bytes of all frames.
+    pub stored_bytes: u64,
+    /// Frames that keep references.
+    pub frames_with_references: u64,
+    /// References kept.
+    pub references: u64,
+    /// Frames whose references did not pay and were dropped.
+    pub frames_references_dropped: u64,
+    /// Bytes that the references save, approximately: the size without them is measured by a trial
+    /// or estimated.
+    pub reference_saved_bytes: u64,
+    /// Frames and bytes by category.
+    pub categories: Vec<CategoryCounts>,
+    /// Pages and bytes by table.
+    pub tables: Vec<TableCounts>,
+    /// Bytes of the image.
+    pub image_bytes: u64,
+    /// Id of the image, as in its superblock.
+    pub image_id: [u8; 16],
+    /// Identity of the image, which `--expect` compares.
+    pub identity: Identity,
+    /// Entries that were left out.
+    pub problems: Vec<Problem>,
+    /// Possible faults of a source as a whole although all of its entries were read.
+    pub warnings: Vec<String>,
+    /// Files that were read again because they changed while they were read.
+    pub files_read_again: u64,
+    /// Contents that were stored after one that they resemble.
+    pub similar_contents: u64,
+    /// Contents that were stored first because a list names them.
+    pub contents_stored_first: u64,
+    /// Bytes of temporary files.
+    pub temporary_file_bytes: u64,
+    /// Digest of the bytes of each content as read, by content id; 32 bytes a content.
+    pub content_digests: Vec<ContentDigest>,
+    /// Digest of the tree as given: names, attributes and links.
+    pub tree_digest: TreeDigest,
+}
+
+/// Number of entries by kind. A further name of an inode counts as an entry of the inode's kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EntryCounts {
+    /// All entries except the root.
+    pub total: u64,
+    /// Inodes, the root included.
+    pub inodes: u64,
+    /// Names of regular files.
+    pub files: u64,
+    /// Directories, the root included.
+    pub directories: u64,
+    /// Names of symbolic links.
+    pub symlinks: u64,
+    /// Names of block and character devices.
+    pub devices: u64,
+    /// Names of fifos and sockets.
+    pub specials: u64,
+    /// Names beyond the first of their inode.
+    pub hard_links: u64,
+}
+
+/// Frames and bytes of one category.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CategoryCounts {
+    /// The category.
+    pub category: Category,
+    /// Its frames.
+    pub frames: u64,
+    /// Plain bytes.
+    pub plain_bytes: u64,
+    /// Stored bytes.
+    pub stored_bytes: u64,
+}
+
+/// Pages and bytes of one table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableCounts {
+    /// Name of its schema.
+    pub name: &'static str,
+    /// Rows, the sentinel included.
+    pub rows: u64,
+    /// Pages, index pages included.
+    pub pages: u64,
+    /// Plain bytes of its pages.
+    pub plain_bytes: u64,
+    /// Stored bytes of its pages.
+    pub stored_bytes: u64,
+}
+
+/// What an error of the system means for an entry.
+pub(crate) fn problem_kind(error: &io::Error) -> ProblemKind {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ProblemKind::Vanished,
+        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => ProblemKind::Vanished,
+        _ if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => ProblemKind::Replaced,
+        _ => ProblemKind::Unreadable(message(error)),
+    }
+}
+
+/// The message of the system without the number that Rust appends.
+fn message(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}

@@ -1,0 +1,67 @@
+//! The choice of references: which frames each frame is compressed against.
+//!
+//! Input: the length and the sketch (see [`crate::reference::sketch`]) of every frame. Output: for
+//! each frame at most K frames of strictly smaller class. References are chosen over all sketches
+//! before anything is compressed. A choice made while streaming would waste the depth: early frames
+//! hit the bound and later ones find nothing to refer to.
+//!
+//! 1. **Roots.** A lazy greedy cover picks the frames whose fingerprints are shared most and that
+//!    no picked frame provides yet. A frame that mostly repeats what is provided pays for it. The
+//!    same is done among the picked frames, `depth_max` times; the last ones picked are the roots.
+//!    The round in which a frame is picked is its *class*, 0 for roots.
+//! 2. **References.** Each frame greedily takes the frames of smaller class that share most of its
+//!    fingerprints that are not covered yet. They must be worth their bytes. The plain bytes that
+//!    are decoded for the frame (its *closure*) stay within `closure_bytes_max`; those of two or
+//!    three frames that hold a short content stay within `co_read_bytes_max`.
+//! 3. **Search.** Frames are tried in other classes, alone and in pairs, as long as the references
+//!    that are chosen again are worth more (see [`improve`]), within a budget of work for each
+//!    plain byte. All steps are repeated from other covers while some of the budget is left; the
+//!    best choice is taken.
+//!
+//! The result is deterministic: ties go to the smaller frame index, and neither hashes of addresses
+//! nor threads are involved. Memory: at the peak 24 bytes a fingerprint (29 if each is shared by
+//! two frames, and no two by the same), and 250 bytes a frame. Time: a sort of the fingerprints, a
+//! few passes over their postings (each at most `sharer_count_max` long), and the budget of the
+//! search.
+
+use crate::reference::assign::Assignment;
+use crate::reference::improve::{Budget, improve};
+use crate::reference::postings::Postings;
+use crate::reference::{choice::FrameShape, constraints::SearchSettings, cover};
+
+use crate::reference::choice::ReferenceChoice;
+use crate::reference::co_read_sets::CoReadSets;
+
+/// Prices of a shared fingerprint that a root repeats, relative to one that it provides to another
+/// frame. Each gives a cover. Which is best depends on the tree; most often it is the first.
+pub(crate) const PENALTIES: [f32; 3] = [1.0, 0.3, 3.0];
+
+/// Chooses references. `pairs` are (fingerprint, frame) of all frames, in any order, without
+/// repeats. `shapes` says what else is known of each frame, `co_read_sets` which frames are read
+/// together. A search that is cancelled returns the best choice so far.
+pub(crate) fn choose(
+    mut pairs: Vec<(u64, u32)>,
+    shapes: &[FrameShape],
+    co_read_sets: &CoReadSets,
+    settings: &SearchSettings,
+    is_cancelled: &dyn Fn() -> bool,
+) -> ReferenceChoice {
+    pairs.sort_unstable();
+    let postings = Postings::new(&pairs, shapes.len(), settings.sharer_count_max);
+    drop(pairs);
+    let plain_bytes: u64 = shapes.iter().map(|shape| u64::from(shape.len)).sum();
+    let mut budget = Budget::new(plain_bytes.saturating_mul(settings.work_per_byte));
+    let mut best: Option<Assignment<'_>> = None;
+    for penalty in PENALTIES {
+        let classes = cover::classes(&postings, shapes, penalty, settings);
+        let mut found = Assignment::new(&postings, (shapes, co_read_sets), classes, settings);
+        improve(&mut found, &mut budget, is_cancelled);
+        if best.as_ref().is_none_or(|best| found.worth() > best.worth()) {
+            best = Some(found);
+        }
+        if budget.is_spent() || is_cancelled() {
+            break;
+        }
+    }
+    best.map(Assignment::into_choice).unwrap_or_default()
+}

@@ -1,0 +1,7 @@
+//! Tests of the crate through its public interface, in one program.
+
+mod common; // trees that are hard to keep, builds, and comparison with the real tree
+mod determinism; // same input, same bytes
+mod manifest; // trees from manifests
+mod round_trip; // trees packed and read back
+mod trouble; // sources and outputs that misbehave

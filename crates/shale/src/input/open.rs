@@ -1,0 +1,165 @@
+//! Opens inputs as one source: directory trees, manifests, and archives recognized by their first
+//! bytes.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shale_codec::Hasher;
+use shale_foreign::OpenOptions;
+use shale_model::{Amend, EntrySource, LinkId, Select};
+use shale_write::{DirectorySource, ManifestSource, ScanOptions};
+
+use super::adjust;
+use super::described::{Input, InputKind};
+use super::follow::Followed;
+use super::git::GitRules;
+use super::image;
+use super::join::{Joined, Part, WithoutEmpty};
+use super::pipe;
+use super::single::{is_single, only};
+use crate::error::Error;
+use crate::options::CreateOptions;
+
+/// Opens inputs as one source.
+pub(crate) fn open(
+    inputs: &[Input],
+    excluded: Vec<LinkId>,
+    options: &CreateOptions,
+    progress: &dyn shale_write::Progress,
+) -> Result<Box<dyn EntrySource>, Error> {
+    let mut parts = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let prefix = input.prefix.clone().unwrap_or_default();
+        let git = match &input.kind {
+            InputKind::Path(path) if options.choose.git_ignore && path.is_dir() => {
+                Some(Arc::new(GitRules::new(path)))
+            }
+            _ => None,
+        };
+        let select = options.choose.select(&prefix, git.clone());
+        let (mut source, is_tree) = open_one(input, &excluded, select, options, progress)?;
+        if let Some((path, error)) = git.and_then(|git| git.take_unread()) {
+            return Err(Error::io("read", path)(error));
+        }
+        if !is_tree && !options.adjust.is_nothing() {
+            let adjust = Arc::new(options.adjust.clone());
+            source = Box::new(adjust::Adjusted { source, adjust });
+        }
+        parts.push(Part { source, prefix, is_tree });
+    }
+    if let Some((count, first)) = options.choose.missing() {
+        return Err(Error::NotListed { count, first });
+    }
+    let mut source: Box<dyn EntrySource> = Box::new(Joined::new(parts, options.replace));
+    if options.choose.no_empty_directories {
+        source = Box::new(WithoutEmpty::new(source));
+    }
+    Ok(source)
+}
+
+/// Opens one input; the second value is true for a directory tree.
+fn open_one(
+    input: &Input,
+    excluded: &[LinkId],
+    select: Option<Arc<dyn Select>>,
+    options: &CreateOptions,
+    progress: &dyn shale_write::Progress,
+) -> Result<(Box<dyn EntrySource>, bool), Error> {
+    let path = match &input.kind {
+        InputKind::Stdin => {
+            let name = input.name();
+            let file = pipe::stdin(name, options)?;
+            return Ok((archive(name, file, options.archive_offset, select)?, false));
+        }
+        InputKind::Manifest(path) => return Ok((Box::new(manifest(path)?), false)),
+        InputKind::Path(path) => path,
+    };
+    let found = std::fs::metadata(path).map_err(Error::io("look at", path))?;
+    let is_single = found.is_file() && options.archive_offset == 0 && is_single(path)?;
+    if found.is_dir() || is_single {
+        let scan = ScanOptions {
+            threads: options.build.threads,
+            excluded: excluded.to_vec(),
+            one_file_system: options.one_file_system,
+            times_kept: options.build.times_kept,
+            cancel: Some(options.cancel.flag()),
+            select,
+            amend: (!options.adjust.is_nothing())
+                .then(|| Arc::new(options.adjust.clone()) as Arc<dyn Amend>),
+        };
+        if is_single {
+            let (directory, select) = only(path, scan.select.clone())?;
+            let scan = ScanOptions { select: Some(select), ..scan };
+            return Ok((Box::new(DirectorySource::open(&directory, &scan, progress)?), true));
+        }
+        if options.dereference {
+            let place = input.prefix.as_deref().unwrap_or_default();
+            let followed = Followed::open(path, &scan, &options.choose, place, progress)?;
+            return Ok((Box::new(followed), true));
+        }
+        return Ok((Box::new(DirectorySource::open(path, &scan, progress)?), true));
+    }
+    let file = match found.is_file() {
+        true => File::open(path).map_err(Error::io("open", path))?,
+        false => pipe::named(path, options)?,
+    };
+    Ok((archive(path, file, options.archive_offset, select)?, false))
+}
+
+/// Opens a manifest; paths in it are relative to its directory.
+fn manifest(path: &Path) -> Result<ManifestSource, Error> {
+    use std::os::unix::ffi::OsStrExt;
+    if path == Path::new("-") {
+        let input = Box::new(io::stdin());
+        return Ok(ManifestSource::open(input, b"standard input", PathBuf::new())?);
+    }
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let base = path.parent().unwrap_or(Path::new("")).to_owned();
+    Ok(ManifestSource::open(Box::new(file), path.as_os_str().as_bytes(), base)?)
+}
+
+/// Opens an archive or image of any format, in a file that is read from its beginning.
+fn archive(
+    path: &Path,
+    file: File,
+    offset: u64,
+    select: Option<Arc<dyn Select>>,
+) -> Result<Box<dyn EntrySource>, Error> {
+    let mut head = vec![0; shale_format::superblock::SUPERBLOCK_MAGIC.len()];
+    let len = file.read_at(&mut head, 0).map_err(Error::io("read", path))?;
+    head.truncate(len);
+    if offset == 0 && is_shale(&head) {
+        return Ok(Box::new(image::ImageSource::open(file, path, select)?));
+    }
+    let seed = digest(&file).map_err(Error::io("read", path))?.to_vec();
+    let options = OpenOptions { offset, seed, select };
+    let source = shale_foreign::open(path, file, options)?;
+    source.ok_or_else(|| Error::NotInput { path: path.to_owned() })
+}
+
+/// True if a file begins like a ShaleFS image.
+fn is_shale(head: &[u8]) -> bool {
+    head.starts_with(&shale_format::superblock::SUPERBLOCK_MAGIC)
+}
+
+/// Hashes all bytes of a file, so that archives that differ anywhere give different images. Costs
+/// one pass over the file, a small part of the cost of packing it.
+fn digest(file: &File) -> io::Result<[u8; 32]> {
+    let mut hasher = Hasher::new();
+    let mut buffer = vec![0; 1 << 20];
+    let mut at = 0;
+    loop {
+        match file.read_at(&mut buffer, at) {
+            Ok(0) => return Ok(*hasher.finalize().as_bytes()),
+            Ok(len) => {
+                hasher.update(&buffer[..len]);
+                at += len as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

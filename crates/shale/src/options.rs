@@ -1,0 +1,73 @@
+//! What the caller of a build decides.
+
+use shale_host::Cancel;
+
+use crate::input::{Adjust, Choose};
+
+/// How to create an image.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CreateOptions {
+    /// Options of the build. Its cancel flag is set from `cancel`.
+    pub build: shale_write::Options,
+    /// Do not descend into other file systems.
+    pub one_file_system: bool,
+    /// Offset at which an archive begins in its file.
+    pub archive_offset: u64,
+    /// Pack the targets of symbolic links instead of the links, in directory trees.
+    pub dereference: bool,
+    /// Which entries of the inputs are packed.
+    pub choose: Choose,
+    /// Metadata that replace those of the inputs.
+    pub adjust: Adjust,
+    /// Read the image back and compare it with the source before it gets its name.
+    pub verify: bool,
+    /// Parity for each million bytes of the image; 0 for none.
+    pub parity_ppm: u32,
+    /// Let later sources replace entries of earlier ones. Otherwise, a path in several sources is
+    /// an error, unless it is a directory in all of them.
+    pub replace: bool,
+    /// Pad the image with zeroes to a multiple of 4 KiB, for loop devices and partitions. They
+    /// follow the image and are not part of it.
+    pub pad: bool,
+    /// Replace an existing output.
+    pub overwrite: bool,
+    /// Ends the run with [`shale_host::Error::Cancelled`].
+    pub cancel: Cancel,
+}
+
+impl CreateOptions {
+    shale_host::setters! {
+        build: shale_write::Options,
+        one_file_system: bool,
+        archive_offset: u64,
+        dereference: bool,
+        choose: Choose,
+        adjust: Adjust,
+        verify: bool,
+        parity_ppm: u32,
+        replace: bool,
+        pad: bool,
+        overwrite: bool,
+        cancel: Cancel,
+    }
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            build: shale_write::Options::default(),
+            one_file_system: false,
+            archive_offset: 0,
+            dereference: false,
+            choose: Choose::default(),
+            adjust: Adjust::default(),
+            verify: true,
+            parity_ppm: 0,
+            replace: false,
+            pad: false,
+            overwrite: false,
+            cancel: Cancel::new(),
+        }
+    }
+}
