@@ -65,7 +65,7 @@ pub use shale_model::{InodeKind, Timestamp};
 /// Major version of the format. Older readers refuse a newer one.
 pub const VERSION_MAJOR: u16 = 0;
 /// Minor version of the format.
-pub const VERSION_MINOR: u16 = 3;
+pub const VERSION_MINOR: u16 = 4;
 
 /// XXH3-64 of bytes, passed by callers so that this crate links no digest.
 ///

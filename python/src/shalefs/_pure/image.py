@@ -16,7 +16,7 @@ from .sums import blake3, blake3_derive, xxh3_64
 
 _SUPERBLOCK = bytes.fromhex("8b5348414c450d0a")
 _SECTION = bytes.fromhex("8b534543544e0d0a")
-_VERSION_MINOR_MAX = 3
+_VERSION_MINOR_MAX = 4
 _ROOT, _TRAILER, _MERKLE = 3, 8, 7
 _HOLE, _ZERO = (1 << 64) - 1, (1 << 64) - 2
 _FRAME_PLAIN_LEN_MAX = 64 << 20
