@@ -178,7 +178,7 @@ impl MerkleShape {
 pub struct Identity(pub [u8; HASH_LEN]);
 
 /// Context of the key derivation that makes the identity from a head.
-pub const IDENTITY_CONTEXT: &str = "ShaleFS image IDentity 1";
+pub const IDENTITY_CONTEXT: &str = "ShaleFS image identity 1";
 
 impl std::fmt::Display for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

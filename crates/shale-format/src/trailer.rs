@@ -32,7 +32,7 @@ pub struct TrailerRaw {
     pub previous_trailer_offset: U64,
     /// Number of sections before this one.
     pub section_count: U64,
-    /// The image ID again, so that the end of an image IDentifies it.
+    /// The image ID again, so that the end of an image identifies it.
     pub image_id: [u8; 16],
     /// Offset of the section header of the Merkle tree; 0 if there is none, as before version 0.2.
     pub merkle_offset: U64,
