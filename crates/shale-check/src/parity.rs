@@ -149,7 +149,7 @@ pub fn add_to_file(
             problem: ParityProblem::InterruptedWriter,
         });
     }
-    let is_padded = source.len() > image_end;
+    let is_padded = image.recovered().is_none() && source.len() > image_end;
     // Zeroes at the end of the last block are padding; more may be the hole of something else.
     if image.recovered().is_none() && source.len() >= image_end.saturating_add(PADDED_TO) {
         return Err(Error::Parity {
