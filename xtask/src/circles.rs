@@ -145,13 +145,9 @@ fn steps(way: &[String]) -> impl Iterator<Item = (&String, &String)> {
     way.iter().zip(way.iter().cycle().skip(1))
 }
 
-/// Crates that still have circles. No crate may be added.
-const ALLOWED: [&str; 2] = ["crates/shale-cli", "crates/shale-write"];
-
-/// Reports every circle of the tree, except in crates that are allowed to have some.
+/// Reports every circle of the tree.
 pub fn check(tree: &Tree, problems: &mut Vec<Problem>) {
-    let strict = |folder: &String| !ALLOWED.contains(&folder.as_str());
-    for folder in folders(tree).into_iter().filter(strict) {
+    for folder in folders(tree) {
         for root in roots(tree, &folder) {
             let needs = needs(tree, &root);
             for circle in circles(&edges(&needs)) {

@@ -19,13 +19,13 @@ pub(crate) struct Ordered<J, R> {
     results: VecDeque<Receiver<R>>,
     jobs_max: usize,
     workers: Vec<JoinHandle<()>>,
-    /// For the giver, where no thread is to be had.
+    /// Runs a job in the calling thread if no worker could be started.
     work: Arc<dyn Fn(J) -> R + Send + Sync>,
 }
 
 impl<J: Send + 'static, R: Send + 'static> Ordered<J, R> {
-    /// Starts the threads, or as many of them as are to be had; without any, the one who gives jobs
-    /// does them.
+    /// Starts the threads, or as many of them as the system allows. If there are none, the calling
+    /// thread runs the jobs.
     pub(crate) fn new(threads: usize, work: impl Fn(J) -> R + Send + Sync + 'static) -> Self {
         let (to_workers, jobs) = channel::<(J, Sender<R>)>();
         let jobs = Arc::new(Mutex::new(jobs));

@@ -19,7 +19,10 @@ pub struct ImageFile {
 }
 
 impl ImageFile {
-    /// The bytes of `file` from `start` on.
+    /// Returns the bytes of `file` from `start` on.
+    ///
+    /// # Errors
+    /// The length of the file cannot be read.
     pub fn new(file: File, start: u64) -> io::Result<Self> {
         let len = file.metadata()?.len().saturating_sub(start);
         Ok(Self { file, start, len })

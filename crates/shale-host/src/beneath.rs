@@ -188,6 +188,9 @@ fn piece_len(path: &[u8]) -> usize {
 }
 
 /// Repeats a system call while a signal interrupts it.
+///
+/// # Errors
+/// Those of `call`, except `EINTR`.
 pub fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {

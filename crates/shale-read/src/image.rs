@@ -258,7 +258,7 @@ impl Image {
         &self.root.snapshots
     }
 
-    /// How the image was recovered, if an earlier state was opened.
+    /// Describes the recovery, if an earlier state was opened.
     pub fn recovered(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
     }

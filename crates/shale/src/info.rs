@@ -62,7 +62,7 @@ pub struct Info {
     pub tables: Vec<TableInfo>,
     /// Sections by type.
     pub sections: Vec<SectionGroup>,
-    /// How the image was made: a line for each build.
+    /// History of the image: a line for each build.
     pub history: Vec<String>,
     /// The parity in the image.
     pub parity: Option<ParityInfo>,

@@ -26,7 +26,7 @@ pub struct Create {
     /// The image to write; `-` is standard output.
     #[arg(short, long, value_name = "IMAGE")]
     pub output: PathBuf,
-    /// How the image is built.
+    /// Options of the build.
     #[command(flatten)]
     pub how: How,
 }
@@ -38,7 +38,7 @@ pub struct Mkfs {
     pub image: PathBuf,
     /// The directory or archive to pack.
     pub source: OsString,
-    /// How the image is built.
+    /// Options of the build.
     #[command(flatten)]
     pub how: How,
 }

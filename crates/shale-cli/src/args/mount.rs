@@ -9,7 +9,7 @@ use shale::read::Identity;
 use super::image::{Offset, parse_offset};
 use crate::size;
 
-/// How the kernel sees an image.
+/// A way for the kernel to see an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ViewChoice {
     /// FUSE: the driver answers every request. Works for every user.
@@ -60,7 +60,7 @@ pub struct Mount {
     #[arg(long, default_value_t = 0, value_parser = size::parse_threads,
         value_name = "NUMBER")]
     pub threads: usize,
-    /// How the kernel sees the image (default: fuse).
+    /// Way in which the kernel sees the image (default: fuse).
     #[arg(long, value_enum)]
     pub view: Option<ViewChoice>,
     /// Write messages of the driver to this file. By default a background mount uses the system

@@ -75,7 +75,7 @@ pub fn run(args: &Extract, say: &Say) -> anyhow::Result<Exit> {
     let complete = bar.items_done();
     drop(bar);
     let report = report.map_err(|error| failed(error, args, directory, complete, say))?;
-    warn_unmatched(&options.patterns, say);
+    preview::warn_unmatched(&options.patterns, say);
     for problem in &report.problems {
         say.warn(format!("{}: {}", text::entry(&problem.path), problem.kind));
     }
@@ -156,13 +156,6 @@ fn failed(
         say.warn(format!("{files} in {place}"));
     }
     anyhow::Error::from(error).context(format!("extracting {}", text::path(&args.image.image)))
-}
-
-/// Warns of exclusions without effect.
-fn warn_unmatched(patterns: &Patterns, say: &Say) {
-    for pattern in patterns.unmatched_exclusions() {
-        say.warn(format!("--exclude {} matched nothing", text::escape(pattern)));
-    }
 }
 
 /// Writes the contents of files to standard output, one after the other.

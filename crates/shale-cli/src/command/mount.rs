@@ -45,6 +45,9 @@ const PAGE_BYTES_MIN: u64 = 32 << 20;
 const PAGE_BYTES_MAX: u64 = 256 << 20;
 
 /// Mounts one image or several.
+///
+/// # Errors
+/// An option is invalid, an image cannot be opened or verified, or mounting fails.
 pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
     let options = MountOptions::new(args)?;
     if !args.foreground && !args.ready {

@@ -29,6 +29,9 @@ struct Operation {
 }
 
 /// Shows the counters of a mounted image.
+///
+/// # Errors
+/// The path is not the root of a mounted image, or output fails.
 pub fn run(args: &Stats, say: &Say) -> anyhow::Result<Exit> {
     let json = shale_fuse::read_statistics(&args.mount).with_context(|| {
         format!(

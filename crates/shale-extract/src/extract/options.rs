@@ -18,7 +18,7 @@ pub enum Overwrite {
     Always,
 }
 
-/// Who owns the extracted files.
+/// Owner of the extracted files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Owner {
     /// The stored owner for root, else the user.
@@ -52,7 +52,7 @@ pub struct ExtractOptions {
     pub threads: usize,
     /// What happens to files that exist already.
     pub overwrite: Overwrite,
-    /// Who owns the extracted files.
+    /// Owner of the extracted files.
     pub owner: Owner,
     /// Restore extended attributes.
     pub xattrs: bool,

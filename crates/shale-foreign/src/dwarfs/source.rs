@@ -98,6 +98,9 @@ pub fn find(head: &[u8]) -> Option<u64> {
 
 impl DwarfsSource {
     /// Opens an image. `seed` are bytes that stand for the file, such as samples of it.
+    ///
+    /// # Errors
+    /// The image is damaged, of an unsupported version, or cannot be read.
     pub fn new(
         name: &Path,
         file: ImageFile,

@@ -65,6 +65,9 @@ fn fault(what: impl Into<String>) -> ForeignError {
 
 impl SquashfsSource {
     /// Opens an image. `seed` are bytes that stand for the file, such as samples of it.
+    ///
+    /// # Errors
+    /// The image is damaged, of an unsupported version, or cannot be read.
     pub fn new(
         name: &Path,
         file: ImageFile,

@@ -12,7 +12,7 @@ pub(super) const BLOCK_LEN: usize = 512;
 /// A header's bytes.
 pub(super) type Block = [u8; BLOCK_LEN];
 
-/// Who wrote a header, as far as that changes where fields are.
+/// Dialect of a header: it decides where fields are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// The first one: no magic.

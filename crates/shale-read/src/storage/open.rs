@@ -38,7 +38,7 @@ pub enum OffsetChoice {
     At(u64),
 }
 
-/// How the image was recovered, if an earlier state was opened or the second root was used.
+/// Recovery of an image: an earlier state was opened, or the second root was used.
 ///
 /// An append was interrupted, other bytes follow the image, or its first root is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -60,7 +60,7 @@ impl<'env> Build<'env> {
         self.env.options
     }
 
-    /// Whom to tell how far the build is.
+    /// Receiver of progress reports.
     pub(crate) fn progress(&self) -> &'env dyn Progress {
         self.env.progress
     }

@@ -93,7 +93,8 @@ impl Codecs {
     /// Takes the codecs of a level, except where the caller asked for others: for one category, or
     /// for all.
     ///
-    /// # Errors The settings that are wrong, and why.
+    /// # Errors
+    /// The settings that are wrong, and why.
     pub(crate) fn new(
         level: &Level,
         asked: &[(Option<Category>, Settings)],

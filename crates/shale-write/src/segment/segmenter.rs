@@ -151,6 +151,9 @@ impl Segmenter {
     }
 
     /// Feeds the next bytes of the content.
+    ///
+    /// # Errors
+    /// Those of `sink`.
     pub fn push<S: Sink>(&mut self, mut bytes: &[u8], sink: &mut S) -> Result<(), S::Error> {
         while !bytes.is_empty() {
             if self.open.is_some() {
@@ -169,6 +172,9 @@ impl Segmenter {
     }
 
     /// Ends the content: emits everything that is pending.
+    ///
+    /// # Errors
+    /// Those of `sink`.
     pub fn end_content<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
         self.close_open(sink)?;
         let pending = self.buf.len();

@@ -130,7 +130,7 @@ pub fn dry_run(
 
 /// Warns of patterns without a match.
 fn finish(patterns: &Patterns, unmatched: &[Vec<u8>], say: &Say) -> anyhow::Result<Exit> {
-    super::warn_unmatched(patterns, say);
+    warn_unmatched(patterns, say);
     for pattern in unmatched {
         say.warn(format!("{}: nothing in the image matches", text::escape(pattern)));
     }
@@ -150,4 +150,11 @@ fn stripped(path: &[u8], count: usize) -> Option<&[u8]> {
 fn is_older(found: &std::fs::Metadata, stored: Timestamp) -> bool {
     use std::os::unix::fs::MetadataExt;
     (found.mtime(), found.mtime_nsec()) < (stored.sec, i64::from(stored.nsec))
+}
+
+/// Warns of exclusions without effect.
+pub(super) fn warn_unmatched(patterns: &Patterns, say: &Say) {
+    for pattern in patterns.unmatched_exclusions() {
+        say.warn(format!("--exclude {} matched nothing", text::escape(pattern)));
+    }
 }

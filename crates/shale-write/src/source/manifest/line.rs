@@ -43,7 +43,8 @@ pub enum Detail {
 /// Parses the line of an entry, without its end. Fills `given` and the path; returns the other
 /// fields and the number that the names of one inode share.
 ///
-/// # Errors What was expected, and what was found.
+/// # Errors
+/// What was expected, and what was found.
 pub fn parse(
     line: &[u8],
     given: &mut Given,
@@ -116,7 +117,8 @@ pub fn parse(
 
 /// Parses the line of an extended attribute, without its `x `, into name and value.
 ///
-/// # Errors What was expected, and what was found.
+/// # Errors
+/// What was expected, and what was found.
 pub fn parse_xattr(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
     let mut rest = line;
     let name = plain(field(&mut rest, "the name of an attribute")?)?;

@@ -57,7 +57,8 @@ impl std::fmt::Debug for ManifestSource {
 impl ManifestSource {
     /// Reads the beginning. `name` is for messages; paths of content files are relative to `base`.
     ///
-    /// # Errors [`SourceError::Unreadable`] if the manifest cannot be read.
+    /// # Errors
+    /// [`SourceError::Unreadable`] if the manifest cannot be read.
     pub fn open(
         input: Box<dyn Read + Send>,
         name: &[u8],

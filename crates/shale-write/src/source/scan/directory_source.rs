@@ -67,7 +67,8 @@ impl DirectorySource {
     /// Walks the tree below `root`, which is a directory or a symbolic link to one; only this link
     /// is followed.
     ///
-    /// # Errors [`SourceError::Unreadable`] if the root cannot be opened,
+    /// # Errors
+    /// [`SourceError::Unreadable`] if the root cannot be opened,
     /// [`SourceError::Cancelled`]. Problems below the root are reported by
     /// [`EntrySource::take_problems`].
     pub fn open(

@@ -416,6 +416,9 @@ pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the identity of an open file, for [`crate::ScanOptions::excluded`].
+///
+/// # Errors
+/// The attributes of the file cannot be read.
 pub fn file_identity(file: &File) -> io::Result<LinkId> {
     let statx = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, STATX_MASK)?;
     Ok(link_id(&statx))
