@@ -27,6 +27,9 @@ help:
 	@echo "make install   shale into PREFIX (default /usr/local), mount.shale and its kin into SBINDIR (/sbin)"
 	@echo "make install-capi  libshale, for C: library, header and pkg-config file"
 	@echo "make uninstall takes them away again"
+	@echo "make deb       a Debian package, in target/deb"
+	@echo "make dist      a tarball with a static command, in target/dist"
+	@echo "make sbom      the crates that are built in, as CycloneDX"
 	@echo "make bench     measure against other programs, on TREES"
 	@echo "make fuzz      search for inputs that break the reader (FUZZ_SECONDS a target)"
 	@echo "make golden    write golden images of this format version that are not there yet"
@@ -58,14 +61,33 @@ test-python:
 
 NAMES = mkfs.shale mount.shale mount.fuse.shale fsck.shale
 BASH_COMPLETIONS = $(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS = $(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS = $(PREFIX)/share/fish/vendor_completions.d
+COMPLETIONS = $(BASH_COMPLETIONS)/shale $(ZSH_COMPLETIONS)/_shale $(FISH_COMPLETIONS)/shale.fish
+MAN = $(DESTDIR)$(PREFIX)/share/man
+# STRIP=true installs the command with its line numbers.
+STRIP ?= strip
 
 install: build
-	install -D -m 755 $(SHALE) $(DESTDIR)$(PREFIX)/bin/shale
-	install -d $(DESTDIR)$(SBINDIR) $(DESTDIR)$(PREFIX)/share/man/man1
+	install -D -m 755 -s --strip-program=$(STRIP) $(SHALE) $(DESTDIR)$(PREFIX)/bin/shale
+	install -d $(DESTDIR)$(SBINDIR) $(MAN)/man1 $(dir $(COMPLETIONS:%=$(DESTDIR)%))
 	for name in $(NAMES); do ln -sf $(abspath $(PREFIX))/bin/shale $(DESTDIR)$(SBINDIR)/$$name; done
-	$(SHALE) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
-	install -d $(DESTDIR)$(BASH_COMPLETIONS)
+	$(SHALE) man --dir $(MAN)/man1
+	install -D -m 644 docs/man/shale.5 $(MAN)/man5/shale.5
+	install -D -m 644 docs/man/mount.shale.8 $(MAN)/man8/mount.shale.8
 	$(SHALE) completions bash > $(DESTDIR)$(BASH_COMPLETIONS)/shale
+	$(SHALE) completions zsh > $(DESTDIR)$(ZSH_COMPLETIONS)/_shale
+	$(SHALE) completions fish > $(DESTDIR)$(FISH_COMPLETIONS)/shale.fish
+
+.PHONY: deb dist sbom
+deb: build
+	@SHALE=$(SHALE) scripts/deb.sh
+
+dist: rust
+	@scripts/dist.sh
+
+sbom: rust
+	@scripts/sbom.py
 
 .PHONY: build-capi install-capi uninstall-capi
 build-capi: rust
@@ -91,9 +113,9 @@ uninstall-capi:
 	rm -f $(LIBDIR)/libshale.a $(LIBDIR)/libshale.so $(LIBDIR)/libshale.so.0 $(LIBDIR)/libshale.so.$(VERSION)
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/shale $(DESTDIR)$(BASH_COMPLETIONS)/shale
+	rm -f $(DESTDIR)$(PREFIX)/bin/shale $(COMPLETIONS:%=$(DESTDIR)%)
 	rm -f $(NAMES:%=$(DESTDIR)$(SBINDIR)/%)
-	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/shale.1 $(DESTDIR)$(PREFIX)/share/man/man1/shale-*.1
+	rm -f $(MAN)/man1/shale.1 $(MAN)/man1/shale-*.1 $(MAN)/man5/shale.5 $(MAN)/man8/mount.shale.8
 
 # Needs root, as it mounts images and drops caches.
 bench: build

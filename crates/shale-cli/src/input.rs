@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use shale::{Adjust, Choose, IdRange, Input, InputKind, NamePattern, Rules};
 
 use crate::args::{InputArgs, RuleOption, SpecialKind};
 use crate::exit::Misuse;
-use crate::{owners, text};
+use crate::{owners, text, time};
 
 /// Nesting limit of filter files; deeper nesting is a loop.
 const MERGE_DEPTH_MAX: usize = 16;
@@ -61,6 +62,10 @@ pub fn manifest(path: &Path, args: &InputArgs) -> anyhow::Result<Input> {
     let is_chosen = !args.rule_order.is_empty()
         || args.input_list.is_some()
         || args.gitignore
+        || args.exclude_caches
+        || args.exclude_nodump
+        || args.max_size.is_some()
+        || args.newer.is_some()
         || args.remove_empty_dirs
         || args.filter_dry_run
         || !args.without.is_empty();
@@ -105,12 +110,32 @@ pub fn choose(args: &InputArgs) -> anyhow::Result<Choose> {
     choose.no_sockets = args.without.contains(&SpecialKind::Sockets);
     choose.git_ignore = args.gitignore;
     choose.no_empty_directories = args.remove_empty_dirs;
+    choose.no_caches = args.exclude_caches;
+    choose.no_nodump = args.exclude_nodump;
+    choose.len_max = args.max_size;
+    choose.newer = args.newer.as_deref().map(newer).transpose()?;
     if let Some(file) = &args.input_list {
         let list = read(file)?;
         let end = if list.contains(&0) { 0 } else { b'\n' };
         choose.set_list(list.split(|&byte| byte == end).filter(|path| !path.is_empty()));
     }
     Ok(choose)
+}
+
+/// The time of `--newer`: that of a file, or a time as in `--mtime`.
+fn newer(given: &OsStr) -> anyhow::Result<Timestamp> {
+    if matches!(given.as_bytes().first(), Some(b'/' | b'.')) {
+        let path = Path::new(given);
+        let found = std::fs::metadata(path);
+        let found =
+            found.with_context(|| format!("--newer: cannot look at {}", text::path(path)))?;
+        return Ok(Timestamp { sec: found.mtime(), nsec: found.mtime_nsec() as u32 });
+    }
+    let parsed = time::parse(&given.to_string_lossy());
+    let (sec, nsec) = parsed.map_err(|error| {
+        Misuse(format!("--newer: {error}; write ./{} for a file", given.to_string_lossy()))
+    })?;
+    Ok(Timestamp { sec, nsec })
 }
 
 /// Reads a list of paths, separated by NUL bytes if there are any, otherwise by newlines. Leading

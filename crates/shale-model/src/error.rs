@@ -58,18 +58,81 @@ pub enum ProblemKind {
     Limit(String),
 }
 
+/// An entry that was packed although it changed while it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Path below the root of the source.
+    pub path: Vec<u8>,
+    /// How it changed.
+    pub kind: ChangeKind,
+}
+
+/// How a file changed while it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It grew. The bytes up to the length that it had when it was opened are packed.
+    Grew {
+        /// Bytes packed.
+        len: u64,
+    },
+    /// It shrank. The bytes that were left are packed.
+    Shrank {
+        /// Bytes packed.
+        len: u64,
+    },
+    /// Its bytes or times changed each time it was read. The last reading is packed, which may mix
+    /// two states.
+    Rewritten,
+}
+
 /// Bytes of a path that a message shows.
 const SHOWN_LEN_MAX: usize = 1024;
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = if self.path.is_empty() { &b"."[..] } else { &self.path };
-        let shown = &path[..path.len().min(SHOWN_LEN_MAX)];
-        f.write_str(&String::from_utf8_lossy(shown))?;
-        if shown.len() < path.len() {
-            write!(f, "... ({} bytes)", path.len())?;
-        }
+        write_path(f, &self.path)?;
         write!(f, ": {}", self.kind)
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_path(f, &self.path)?;
+        write!(f, ": {}", self.kind)
+    }
+}
+
+fn write_path(f: &mut fmt::Formatter<'_>, path: &[u8]) -> fmt::Result {
+    let path = if path.is_empty() { &b"."[..] } else { path };
+    let shown = &path[..path.len().min(SHOWN_LEN_MAX)];
+    f.write_str(&String::from_utf8_lossy(shown))?;
+    if shown.len() < path.len() {
+        write!(f, "... ({} bytes)", path.len())?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for ChangeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Grew { len } => {
+                write!(f, "grew while it was read; its first {len} bytes are packed")
+            }
+            Self::Shrank { len } => {
+                write!(f, "shrank while it was read; the {len} bytes that were left are packed")
+            }
+            Self::Rewritten => f.write_str(
+                "changed each time it was read; the last reading is packed, which may mix two states",
+            ),
+        }
+    }
+}
+
+impl ProblemKind {
+    /// Returns whether this is normal for a tree that is in use: the file vanished, or another has
+    /// its path. Everything else is a fault of the source.
+    pub fn is_change(&self) -> bool {
+        matches!(self, Self::Vanished | Self::Changed | Self::Replaced)
     }
 }
 

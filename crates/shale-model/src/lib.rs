@@ -14,7 +14,7 @@ pub mod select; // which entries are taken, and with which metadata
 pub mod pattern; // which paths are meant: one matcher, three syntaxes
 
 pub use content::{Content, ContentFile, OpenContent};
-pub use error::{Problem, ProblemKind, SourceError};
+pub use error::{Change, ChangeKind, Problem, ProblemKind, SourceError};
 pub use kind::InodeKind;
 pub use metadata::{LinkId, Metadata, Xattr, device_number, device_parts};
 pub use pattern::{PatternError, Patterns};

@@ -10,6 +10,13 @@ use crate::metadata::Metadata;
 pub trait Select: Send + Sync {
     /// True if an entry is packed. Entries below a directory that is not packed are not asked for.
     fn takes(&self, path: &[u8], kind: InodeKind) -> bool;
+
+    /// True if an entry with these metadata is packed. Asked only for entries that [`Self::takes`]
+    /// takes. All are by default.
+    fn takes_metadata(&self, path: &[u8], metadata: &Metadata) -> bool {
+        let _ = (path, metadata);
+        true
+    }
 }
 
 /// Changes metadata before they are used.

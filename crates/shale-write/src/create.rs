@@ -73,7 +73,7 @@ fn run<'env>(
     source.review(&sealed.review())?;
     report.problems.append(&mut sealed.collisions);
     report.problems.sort_by(|a, b| a.path.cmp(&b.path));
-    if !options.skip_unreadable && !report.problems.is_empty() {
+    if report.problems.iter().any(|problem| options.is_fatal(problem)) {
         return Err(WriteError::Unreadable(report.problems));
     }
     for snapshot in &mut root.snapshots {

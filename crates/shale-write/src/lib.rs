@@ -32,7 +32,9 @@ pub use plan::report::Report;
 pub use plan::{digest, level};
 pub use shale_codec::Settings;
 pub use shale_format::Category;
-pub use shale_model::{Amend, EntrySource, Problem, ProblemKind, Select, SourceEntry};
+pub use shale_model::{
+    Amend, Change, ChangeKind, EntrySource, Problem, ProblemKind, Select, SourceEntry,
+};
 pub use source::manifest::manifest_source::ManifestSource;
 pub use source::scan::directory_source::DirectorySource;
 pub use source::scan::options::ScanOptions;

@@ -327,6 +327,14 @@ fn tables(image: &Image) -> Result<Vec<TableInfo>, Error> {
     Ok(infos)
 }
 
+impl Info {
+    /// The label that the last build gave the image: the rest of its line of the history.
+    pub fn label(&self) -> Option<&str> {
+        let (_, label) = self.history.last()?.split_once(" label=")?;
+        Some(label)
+    }
+}
+
 /// The lines of all history sections, oldest first. A section of unusual length is left out.
 fn history(image: &Image) -> Result<Vec<String>, Error> {
     const HISTORY_LEN_MAX: u64 = 1 << 20;

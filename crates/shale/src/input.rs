@@ -4,6 +4,7 @@
 mod described; // what the caller names
 mod adjust; // other metadata
 mod chmod; // changes of permissions
+mod caches; // what lies in directories of caches
 mod git; // what `.gitignore` files leave out
 mod join; // several sources as one
 pub(crate) mod choose; // which entries are taken

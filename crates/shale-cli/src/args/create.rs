@@ -96,6 +96,13 @@ pub struct How {
     /// Leave out files that cannot be read; each is reported, and the exit code is 3.
     #[arg(long)]
     pub skip_unreadable: bool,
+    /// Fail if a file changes, shrinks or vanishes while it is read.
+    ///
+    /// By default, a file that changes is packed as it was read, one that grows with the length
+    /// that it had when it was opened, and one that vanishes is left out. Each is named, and the
+    /// exit code is 3.
+    #[arg(long)]
+    pub strict: bool,
     /// Let later sources replace files of earlier ones, but never a directory. The number of
     /// replaced paths is reported, and the exit code is 3.
     #[arg(long)]
@@ -128,6 +135,9 @@ pub struct How {
     /// Name of the snapshot.
     #[arg(long, value_name = "NAME")]
     pub snapshot: Option<OsString>,
+    /// A label for the image, which `shale info` shows.
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
     /// Directory for temporary files (default: the directory of the output).
     #[arg(long, value_name = "DIR")]
     pub temp_dir: Option<PathBuf>,

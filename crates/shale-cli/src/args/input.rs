@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::time;
+use crate::{size, time};
 
 /// Which files are taken, and which metadata is stored instead of theirs.
 #[derive(Debug, Args)]
@@ -52,6 +52,22 @@ pub struct InputArgs {
     /// Leave out files that `.gitignore` files exclude.
     #[arg(long, conflicts_with = "dereference", help_heading = "Choosing input")]
     pub gitignore: bool,
+    /// Leave out what is in directories of caches, which have a file CACHEDIR.TAG. The directory
+    /// and the tag are packed.
+    #[arg(long, conflicts_with = "dereference", help_heading = "Choosing input")]
+    pub exclude_caches: bool,
+    /// Leave out files and directories that `chattr +d` marks as not to be dumped.
+    #[arg(long, help_heading = "Choosing input")]
+    pub exclude_nodump: bool,
+    /// Leave out files that are larger, such as 100M.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = "Choosing input")]
+    pub max_size: Option<u64>,
+    /// Leave out files that were modified before this time; directories are packed.
+    ///
+    /// Times are written as for --mtime. A value that begins with `/` or `.` is a file, whose
+    /// modification time counts, as in tar.
+    #[arg(long, value_name = "TIME|FILE", help_heading = "Choosing input")]
+    pub newer: Option<OsString>,
     /// Leave out directories that contain no files at any depth.
     #[arg(long, help_heading = "Choosing input")]
     pub remove_empty_dirs: bool,

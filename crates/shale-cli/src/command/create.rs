@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::json;
 use shale::read::{Image, Options as ReadOptions, TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale::write::level::LEVEL_DEFAULT;
-use shale::write::{Category, Options, Order, Problem, Settings, WriteError};
+use shale::write::{Category, Change, Options, Order, Problem, Settings, WriteError};
 use shale::{CreateOptions, CreateReport, Input, InputKind, Output, SourceError};
 
 use crate::args::{How, OrderChoice, TimeName};
@@ -64,6 +64,7 @@ pub fn run(
     drop(bar);
     let report = report.map_err(|error| refused(error, source, say))?;
     warn_of(&report.build.problems, "left out: ", say);
+    warn_of_changes(&report.build.changes, say);
     for warning in &report.build.warnings {
         say.warn(warning);
     }
@@ -90,7 +91,9 @@ pub fn run(
         let seconds = start.elapsed().as_secs_f64();
         summary(&report, output, seconds, asked_first, options.parity_ppm, say);
     }
-    let is_whole = report.build.problems.is_empty() && report.build.warnings.is_empty();
+    let build = &report.build;
+    let is_whole =
+        build.problems.is_empty() && build.changes.is_empty() && build.warnings.is_empty();
     Ok(if is_whole && !is_emptied { Exit::Done } else { Exit::Partial })
 }
 
@@ -214,6 +217,16 @@ fn warn_of(problems: &[Problem], prefix: &str, say: &Say) {
     }
 }
 
+/// Names the files that changed while they were read, and counts those beyond the first.
+fn warn_of_changes(changes: &[Change], say: &Say) {
+    for change in changes.iter().take(NAMED_MAX) {
+        say.warn(change.to_string());
+    }
+    if let Some(more @ 1..) = changes.len().checked_sub(NAMED_MAX) {
+        say.warn(format!("and {more} more files changed while they were read"));
+    }
+}
+
 /// Prints each entry that could not be packed, and returns the error with its advice.
 fn refused(error: shale::Error, source: &Path, say: &Say) -> anyhow::Error {
     let nothing = format!("no image was written from {}", text::path(source));
@@ -227,6 +240,12 @@ fn refused(error: shale::Error, source: &Path, say: &Say) -> anyhow::Error {
     warn_of(problems, "", say);
     let count = problems.len();
     let entries = if count == 1 { "1 entry" } else { &format!("{count} entries") };
+    if problems.iter().all(|problem| problem.kind.is_change()) {
+        return anyhow!(
+            "{nothing}: {entries} changed while they were read. Without --strict, the image gets \
+             what was read, and names them"
+        );
+    }
     anyhow!(
         "{nothing}: {entries} could not be read. Fix this, or use --skip-unreadable to pack the rest"
     )
@@ -316,7 +335,9 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             first_is_hot: how.hot.is_some(),
             times_kept,
             skip_unreadable: how.skip_unreadable,
+            strict: how.strict,
             snapshot_name: how.snapshot.as_ref().map_or(Vec::new(), |n| n.as_bytes().to_vec()),
+            label: how.label.clone(),
             temp_dir: how.temp_dir.clone().or(beside),
             ..Options::default()
         })
@@ -427,6 +448,8 @@ fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
             "plain_bytes": table.plain_bytes, "stored_bytes": table.stored_bytes,
         })).collect::<Vec<_>>(),
         "left_out": build.problems.iter().map(|p| text::escape(p.to_string().as_bytes()))
+            .collect::<Vec<_>>(),
+        "changed": build.changes.iter().map(|c| text::escape(c.to_string().as_bytes()))
             .collect::<Vec<_>>(),
         "warnings": &build.warnings,
     })

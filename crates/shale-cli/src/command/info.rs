@@ -113,6 +113,9 @@ fn summary(
             info.format_version
         ),
     )?;
+    if let Some(label) = info.label() {
+        line("label", text::escape(label.as_bytes()))?;
+    }
     let snapshot = tree.snapshot();
     let entries = size::count(snapshot.entries.row_count);
     let directories = size::count(snapshot.directories.row_count.saturating_sub(1));
@@ -214,6 +217,7 @@ fn as_json(path: &Path, info: &Info, usage: Option<&Sizes>) -> anyhow::Result<Va
             });
             largest.collect::<Vec<_>>()
         });
+        object.insert("label".to_owned(), json!(info.label()));
         object.insert("files".to_owned(), json!(usage.map(|usage| usage.files)));
         object.insert("largest_directories".to_owned(), json!(directories));
     }
@@ -226,6 +230,9 @@ fn details(info: &Info) -> anyhow::Result<String> {
     writeln!(out, "format {}, image id {}", info.format_version, info.image_id)?;
     if let Some(identity) = &info.identity {
         writeln!(out, "identity {identity}")?;
+    }
+    if let Some(label) = info.label() {
+        writeln!(out, "label {}", text::escape(label.as_bytes()))?;
     }
     writeln!(out, "{} bytes from offset {}", info.image_bytes, info.offset)?;
     for (number, snapshot) in info.snapshots.iter().enumerate() {

@@ -53,7 +53,28 @@ fn helpers_are_installed_where_mount_looks_for_them() {
         let link = fs::read_link(stage.path("there/sbin").join(name)).unwrap();
         assert_eq!(link, Path::new("/usr/local/bin/shale"), "{name}");
     }
-    assert!(stage.path("there/usr/local/bin/shale").is_file());
+    let command = stage.path("there/usr/local/bin/shale");
+    let version = stage.other(&command, &["--version"]).output().unwrap().stdout;
+    assert!(version.starts_with(b"shale "));
+    let built = fs::metadata(env!("CARGO_BIN_EXE_shale")).unwrap().len();
+    assert!(fs::metadata(&command).unwrap().len() * 2 < built, "it was not stripped");
+    for name in [
+        "share/man/man1/shale.1",
+        "share/man/man1/shale-parity-add.1",
+        "share/man/man5/shale.5",
+        "share/man/man8/mount.shale.8",
+        "share/bash-completion/completions/shale",
+        "share/zsh/site-functions/_shale",
+        "share/fish/vendor_completions.d/shale.fish",
+    ] {
+        let length = fs::metadata(stage.path("there/usr/local").join(name)).map(|it| it.len());
+        assert!(length.is_ok_and(|len| len > 200), "{name}");
+    }
+    let page = stage.path("there/usr/local/share/man/man1/shale-create.1");
+    let page = fs::read_to_string(page).unwrap();
+    for part in [".SH EXAMPLES", ".SH \"SEE ALSO\"", "shale\\-rewrite"] {
+        assert!(page.contains(part), "no {part}");
+    }
     make(&stage, "uninstall", &[]);
     assert_eq!(installed(&stage.path("there")), [""; 0]);
     // The directories that packages use.
@@ -63,4 +84,69 @@ fn helpers_are_installed_where_mount_looks_for_them() {
     assert_eq!(link, Path::new("/usr/bin/shale"));
     make(&stage, "uninstall", &there);
     assert_eq!(installed(&stage.path("there")), [""; 0]);
+}
+
+/// Runs a script of the workspace on the command under test.
+fn script(stage: &Stage, name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let out = stage.path("out");
+    let mut command = stage.other(root.join("scripts").join(name), &[&out]);
+    command.env("SHALE", env!("CARGO_BIN_EXE_shale")).env("SOURCE_DATE_EPOCH", "1700000000");
+    for name in ["PREFIX", "SBINDIR", "DESTDIR", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
+        command.env_remove(name);
+    }
+    String::from_utf8(expect(0, command).stdout).unwrap()
+}
+
+#[test]
+fn a_debian_package_has_everything_and_unpacks() {
+    let stage = Stage::without_image();
+    if ["dpkg-deb", "dpkg-shlibdeps"]
+        .iter()
+        .any(|tool| stage.other(tool, &["--version"]).output().is_err())
+    {
+        println!("skipped: there is no dpkg-deb");
+        return;
+    }
+    script(&stage, "deb.sh");
+    let package = fs::read_dir(stage.path("out")).unwrap().next().unwrap().unwrap().path();
+    let unpack = ["-x", package.to_str().unwrap(), "there"];
+    expect(0, stage.other("dpkg-deb", &unpack));
+    let found = installed(&stage.path("there"));
+    for name in [
+        "usr/bin/shale",
+        "usr/sbin/mount.shale",
+        "usr/share/doc/shale/copyright",
+        "usr/share/doc/shale/changelog.Debian.gz",
+        "usr/share/man/man8/mount.shale.8.gz",
+        "usr/share/zsh/vendor-completions/_shale",
+    ] {
+        assert!(found.iter().any(|path| path == name), "{name} is not in {found:?}");
+    }
+    let through_link = stage.path("there/usr/sbin/mkfs.shale");
+    assert!(expect(0, stage.other(through_link, &["--help"])).stdout.len() > 100);
+}
+
+#[test]
+fn a_tarball_has_everything_and_installs_itself() {
+    let stage = Stage::without_image();
+    if stage.other("xz", &["--version"]).output().is_err() {
+        println!("skipped: there is no xz");
+        return;
+    }
+    script(&stage, "dist.sh");
+    let names = fs::read_dir(stage.path("out")).unwrap().map(|entry| entry.unwrap().path());
+    let tarball = names.into_iter().find(|path| path.extension().is_some_and(|it| it == "xz"));
+    expect(0, stage.other("tar", &["-xf", tarball.unwrap().to_str().unwrap()]));
+    let folder = stage.names().into_iter().find(|name| name.starts_with("shale-")).unwrap();
+    let bill = fs::read(stage.path(&folder).join("sbom.cdx.json")).unwrap();
+    let bill: serde_json::Value = serde_json::from_slice(&bill).unwrap();
+    let components = bill["components"].as_array().unwrap();
+    assert!(components.iter().any(|it| it["name"] == "zstd-sys"), "{}", components.len());
+    let mut install = stage.other("make", &["-s", "install"]);
+    install.current_dir(stage.path(&folder)).env_remove("MAKEFLAGS");
+    install.arg(format!("DESTDIR={}", stage.path("there").display()));
+    expect(0, install);
+    let command = stage.path("there/usr/local/bin/shale");
+    expect(0, stage.other(command, &["--version"]));
 }

@@ -4,6 +4,8 @@
 //! The tests of the workspace check that contents and attributes survive a round trip.
 
 mod bad; // invalid images, outputs and arguments
+mod live; // trees that change while they are packed
+mod choose; // what is packed by metadata, marks and caches
 mod sources; // several sources that claim one path
 mod extract; // policies, patterns, damage, existing files and links
 mod listing; // ls, tree, stat, cat, info, dump, check

@@ -2,8 +2,9 @@
 //!
 //! The metadata of a file are read before and after its bytes. If kind, length, mtime or ctime
 //! differ, or bytes are missing, the bytes may be a mixture of two states. Then the file is read
-//! again, up to [`ATTEMPTS_MAX`] times. Small files are read whole, by any thread; large ones in
-//! pieces, by the caller, see [`PieceReader`].
+//! again, up to [`ATTEMPTS_MAX`] times, and the last reading is taken, unless the caller is strict.
+//! A file that only grew is taken at once, with the length that it had when it was opened. Small
+//! files are read whole, by any thread; large ones in pieces, by the caller, see [`PieceReader`].
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -12,7 +13,7 @@ use crate::content::categorize::category_of;
 use crate::plan::digest::{ContentDigest, ContentHasher, is_zero};
 use crate::plan::report::problem_kind;
 use shale_format::{Category, InodeKind};
-use shale_model::{ContentFile, Metadata, OpenContent, ProblemKind};
+use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
 
 /// Files up to this length are read whole into memory.
 pub(crate) const SMALL_LEN_MAX: u64 = 1 << 20;
@@ -49,6 +50,28 @@ pub(crate) struct SmallContent {
     pub(crate) similarity_sketch: Vec<u64>,
     /// Number of further attempts.
     pub(crate) read_again: u64,
+    /// The change of the file while it was read, if there was one.
+    pub(crate) change: Option<ChangeKind>,
+}
+
+/// What to do about files that change while they are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Patience {
+    /// Never take a reading that may mix two states.
+    pub(crate) strict: bool,
+}
+
+impl Patience {
+    /// Returns whether to take what an attempt has read.
+    pub(crate) fn takes(self, change: Option<ChangeKind>, attempt: u32) -> bool {
+        match change {
+            None => true,
+            Some(_) if self.strict => false,
+            // The file was appended to, as logs are: its beginning is what it was.
+            Some(ChangeKind::Grew { .. }) => true,
+            Some(_) => attempt + 1 == ATTEMPTS_MAX,
+        }
+    }
 }
 
 /// Why a content was not read.
@@ -69,6 +92,7 @@ impl From<io::Error> for ReadFailure {
 /// Opens and reads a small file. `cancelled` is asked before each attempt.
 pub(crate) fn read_small(
     content: &dyn OpenContent,
+    patience: Patience,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<SmallContent, ReadFailure> {
     for attempt in 0..ATTEMPTS_MAX {
@@ -83,13 +107,24 @@ pub(crate) fn read_small(
         if before.len > SMALL_LEN_MAX {
             return Err(ReadFailure::Large);
         }
-        let (bytes, holes) = match read_whole(&mut *file, before.len) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
-            result => result?,
-        };
-        if is_same(&before, &file.metadata()?) {
+        let (mut bytes, mut holes) = read_whole(&mut *file, before.len)?;
+        let after = file.metadata()?;
+        // What seemed to be a hole at the end may have been cut off.
+        let len = after.len.min(bytes.len() as u64);
+        bytes.truncate(len as usize);
+        holes.retain_mut(|hole| {
+            hole.end = hole.end.min(len);
+            !hole.is_empty()
+        });
+        let change = change_of(&before, &after, len);
+        if patience.takes(change, attempt) {
             let read_again = u64::from(attempt);
-            return Ok(SmallContent { read_again, ..small_content(before, bytes, holes) });
+            let metadata = Metadata { len, ..before };
+            return Ok(SmallContent {
+                read_again,
+                change,
+                ..small_content(metadata, bytes, holes)
+            });
         }
     }
     Err(ReadFailure::Problem(ProblemKind::Changed))
@@ -130,13 +165,22 @@ pub(crate) fn small_content(
         similarity_sketch: Vec::new(),
         bytes,
         read_again: 0,
+        change: None,
     }
 }
 
-/// Returns whether a file has not changed between two looks at its metadata.
-pub(crate) fn is_same(before: &Metadata, after: &Metadata) -> bool {
+/// Compares two looks at the metadata of a file, between which `len` bytes of it were read.
+fn change_of(before: &Metadata, after: &Metadata, len: u64) -> Option<ChangeKind> {
     let key = |m: &Metadata| (m.kind, m.len, m.mtime, m.ctime);
-    key(before) == key(after)
+    if len < before.len {
+        Some(ChangeKind::Shrank { len })
+    } else if after.len > before.len {
+        Some(ChangeKind::Grew { len })
+    } else if key(before) != key(after) {
+        Some(ChangeKind::Rewritten)
+    } else {
+        None
+    }
 }
 
 /// Reads a small content that comes in sequence: fills holes with zeroes, the rest from `reader`.
@@ -157,14 +201,20 @@ pub(crate) fn read_sequence(
     Ok(bytes)
 }
 
+/// Reads a file up to `len`, or up to its end if that comes first.
 fn read_whole(file: &mut dyn ContentFile, len: u64) -> io::Result<(Vec<u8>, Vec<Range<u64>>)> {
     let mut bytes = vec![0; len as usize];
     let mut holes = Vec::new();
     let mut at = 0;
     while let Some(data) = file.data_after(at, len)? {
         push_hole(&mut holes, at..data.start);
-        read_exactly(file, data.start, &mut bytes[data.start as usize..data.end as usize])?;
-        at = data.end;
+        let out = &mut bytes[data.start as usize..data.end as usize];
+        let read_len = read_up_to(file, data.start, out)? as u64;
+        at = data.start + read_len;
+        if at < data.end {
+            bytes.truncate(at as usize);
+            return Ok((bytes, holes));
+        }
     }
     push_hole(&mut holes, at..len);
     Ok((bytes, holes))
@@ -180,18 +230,16 @@ fn push_hole(holes: &mut Vec<Range<u64>>, hole: Range<u64>) {
     }
 }
 
-/// Fails with `UnexpectedEof` if the file ends before `out` is full.
-fn read_exactly(file: &mut dyn ContentFile, mut offset: u64, mut out: &mut [u8]) -> io::Result<()> {
-    while !out.is_empty() {
-        match file.read_at(offset, out)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            len => {
-                offset += len as u64;
-                out = &mut out[len..];
-            }
+/// Fills `out`, or the part of it that comes before the end of the file. Returns its length.
+fn read_up_to(file: &mut dyn ContentFile, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < out.len() {
+        match file.read_at(offset + filled as u64, &mut out[filled..])? {
+            0 => break,
+            len => filled += len,
         }
     }
-    Ok(())
+    Ok(filled)
 }
 
 /// Splits a range of data into bytes and zero runs. A run starts at an aligned block of zeroes and
@@ -226,12 +274,11 @@ pub(crate) fn split_runs(bytes: &[u8], range: Range<usize>, runs: &mut Vec<Run>)
 
 /// A large content that comes in pieces, from front to back.
 pub(crate) trait PieceReader {
-    /// Returns the next piece, or `None` at the end. Fails with `UnexpectedEof` if bytes are
-    /// missing.
+    /// Returns the next piece, or `None` at the end.
     fn next(&mut self) -> io::Result<Option<LargePiece<'_>>>;
 
-    /// Returns, after the end, what was read, or `None` if it changed meanwhile. Called once.
-    fn finish(&mut self) -> io::Result<Option<Finished>>;
+    /// Returns, after the end, what was read. Called once.
+    fn finish(&mut self) -> io::Result<Finished>;
 }
 
 /// A piece of a large content.
@@ -242,8 +289,15 @@ pub(crate) enum LargePiece<'a> {
     Hole(u64),
 }
 
-/// Digest and holes of a large content.
-pub(crate) type Finished = (ContentDigest, Vec<Range<u64>>);
+/// A large content after it was read.
+pub(crate) struct Finished {
+    /// Bytes read.
+    pub(crate) len: u64,
+    pub(crate) digest: ContentDigest,
+    pub(crate) holes: Vec<Range<u64>>,
+    /// How it changed meanwhile.
+    pub(crate) change: Option<ChangeKind>,
+}
 
 /// A large file.
 pub(crate) struct LargeFile {
@@ -251,6 +305,8 @@ pub(crate) struct LargeFile {
     pub(crate) metadata: Metadata,
     buffer: Vec<u8>,
     at: u64,
+    /// Where the file ends: at first where it did when it was opened.
+    len: u64,
     /// End of the range of data that contains `at`.
     data_end: u64,
     hasher: ContentHasher,
@@ -275,6 +331,7 @@ impl LargeFile {
             metadata,
             buffer: Vec::new(),
             at: 0,
+            len: metadata.len,
             data_end: 0,
             hasher: ContentHasher::new(),
             holes: Vec::new(),
@@ -287,7 +344,9 @@ impl LargeFile {
         for range in sample_ranges(self.metadata.len) {
             let from = bytes.len();
             bytes.resize(from + (range.end - range.start) as usize, 0);
-            read_exactly(&mut *self.file, range.start, &mut bytes[from..])?;
+            // Of a file that shrank meanwhile, the sample says nothing and is as good as any.
+            let read_len = read_up_to(&mut *self.file, range.start, &mut bytes[from..])?;
+            bytes.truncate(from + read_len);
         }
         Ok(shale_codec::xxh3_64(&bytes))
     }
@@ -295,6 +354,7 @@ impl LargeFile {
     /// Starts again at the front.
     pub(crate) fn rewind(&mut self) {
         self.at = 0;
+        self.len = self.metadata.len;
         self.data_end = 0;
         self.hasher = ContentHasher::new();
         self.holes.clear();
@@ -303,13 +363,20 @@ impl LargeFile {
 
 impl PieceReader for LargeFile {
     fn next(&mut self) -> io::Result<Option<LargePiece<'_>>> {
-        let len = self.metadata.len;
-        if self.at >= len {
+        if self.at >= self.len {
             return Ok(None);
         }
         if self.at >= self.data_end {
-            let data = self.file.data_after(self.at, len)?.unwrap_or(len..len);
-            let data = data.start.clamp(self.at, len)..data.end.clamp(self.at, len);
+            let data = match self.file.data_after(self.at, self.len)? {
+                Some(data) => data,
+                None => {
+                    // A hole up to the end, unless the file ends earlier by now.
+                    let len_now = self.file.metadata()?.len;
+                    self.len = self.len.min(len_now.max(self.at));
+                    self.len..self.len
+                }
+            };
+            let data = data.start.clamp(self.at, self.len)..data.end.clamp(self.at, self.len);
             self.data_end = data.end;
             if data.start > self.at {
                 let hole = self.at..data.start;
@@ -321,24 +388,35 @@ impl PieceReader for LargeFile {
             }
             // Neither data nor a hole: no progress would be made.
             if self.data_end == self.at {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+                self.len = self.at;
+                return Ok(None);
             }
         }
         // Pieces end at multiples of their length, so they do not depend on earlier holes.
         let piece_end = (self.at / PIECE_LEN as u64 + 1) * PIECE_LEN as u64;
         let want = (piece_end.min(self.data_end) - self.at) as usize;
         self.buffer.resize(want, 0);
-        read_exactly(&mut *self.file, self.at, &mut self.buffer)?;
+        let read_len = read_up_to(&mut *self.file, self.at, &mut self.buffer)?;
+        self.at += read_len as u64;
+        if read_len < want {
+            self.len = self.at;
+            if read_len == 0 {
+                return Ok(None);
+            }
+            self.buffer.truncate(read_len);
+        }
         self.hasher.update(&self.buffer);
-        self.at += want as u64;
         Ok(Some(LargePiece::Data(&self.buffer)))
     }
 
-    fn finish(&mut self) -> io::Result<Option<Finished>> {
+    fn finish(&mut self) -> io::Result<Finished> {
         let after = self.file.metadata()?;
-        let digest = std::mem::take(&mut self.hasher).finish();
-        let holes = std::mem::take(&mut self.holes);
-        Ok(is_same(&self.metadata, &after).then_some((digest, holes)))
+        Ok(Finished {
+            len: self.at,
+            digest: std::mem::take(&mut self.hasher).finish(),
+            holes: std::mem::take(&mut self.holes),
+            change: change_of(&self.metadata, &after, self.at),
+        })
     }
 }
 
@@ -361,16 +439,6 @@ impl LargeReader {
         let hasher = ContentHasher::new();
         let (buffer, sample) = (Vec::new(), Vec::new());
         Self { reader, len, holes, next_hole: 0, at: 0, buffer, hasher, sample }
-    }
-
-    /// Length of the content.
-    pub(crate) fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Holes of the content.
-    pub(crate) fn holes(&self) -> &[Range<u64>] {
-        &self.holes
     }
 
     /// Returns, after the end, the sample that a file with these bytes would have.
@@ -433,8 +501,9 @@ impl PieceReader for LargeReader {
         Ok(Some(LargePiece::Data(&self.buffer)))
     }
 
-    fn finish(&mut self) -> io::Result<Option<Finished>> {
-        Ok(Some((std::mem::take(&mut self.hasher).finish(), self.holes.clone())))
+    fn finish(&mut self) -> io::Result<Finished> {
+        let digest = std::mem::take(&mut self.hasher).finish();
+        Ok(Finished { len: self.len, digest, holes: self.holes.clone(), change: None })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::content::read::Patience;
 use crate::exec::pool::{Pool, Ticket, Urgency, with_pool};
 use crate::exec::scratch::EncoderScratch;
 use crate::plan::budget::Plan;
@@ -29,6 +30,11 @@ impl<'a> Env<'a> {
         progress: &'a dyn Progress,
     ) -> Result<Self, WriteError> {
         Ok(Self { options, plan: Plan::new(options)?, progress, leave: AtomicBool::new(false) })
+    }
+
+    /// What to do about files that change while they are read.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience { strict: self.options.strict }
     }
 
     /// Returns whether tasks should give up.
@@ -63,6 +69,11 @@ impl<'env> Build<'env> {
     /// Receiver of progress reports.
     pub(crate) fn progress(&self) -> &'env dyn Progress {
         self.env.progress
+    }
+
+    /// What to do about files that change while they are read.
+    pub(crate) fn patience(&self) -> Patience {
+        self.env.patience()
     }
 
     /// Fails if the build was cancelled.

@@ -23,7 +23,7 @@ pub(crate) struct FrameTraits {
 }
 
 /// The frame that is being filled.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Framer {
     frame_len: usize,
     /// See [`FrameTraits::is_hot`].

@@ -16,6 +16,7 @@ use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
 use crate::frame::compress::{Compressor, Packed, Packing, References};
 use crate::frame::framer::{FrameTraits, Framer, PlainFrame};
+use crate::frame::held::HeldFrames;
 use crate::frame::waiting::WaitingFrames;
 use crate::output::emitter::Emitter;
 use crate::output::frame_table::FrameTable;
@@ -39,6 +40,8 @@ pub(crate) struct FramePipeline<'env> {
     references: Option<ReferenceStage<'env>>,
     in_flight: VecDeque<InFlight>,
     in_flight_bytes: u64,
+    /// Frames that may be taken back, see [`Self::hold`].
+    held: Option<HeldFrames>,
     table: FrameTable,
     counts: Counts,
 }
@@ -74,15 +77,11 @@ impl<'env> FramePipeline<'env> {
             references,
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
+            held: None,
             table: FrameTable::default(),
             counts: Counts::default(),
             build,
         }
-    }
-
-    /// Returns the offset in stream space of the next byte.
-    pub(crate) fn stream_len(&self) -> u64 {
-        self.framer.stream_len()
     }
 
     /// Begins a part of the stream with hot files, or without. The two share no frame.
@@ -94,6 +93,38 @@ impl<'env> FramePipeline<'env> {
             self.frame(frame)?;
         }
         Ok(())
+    }
+
+    /// Returns whether bytes can be taken back: where frames stand alone.
+    pub(crate) fn can_roll_back(&self) -> bool {
+        self.waiting.is_none()
+    }
+
+    /// Keeps all frames that follow from being written until [`Self::release`]. They stay in memory
+    /// up to the budget, and then in a temporary file.
+    pub(crate) fn hold(&mut self) {
+        debug_assert!(self.can_roll_back() && self.held.is_none());
+        let plan = self.build.plan();
+        let temp_dir = self.build.options().temp_dir.clone();
+        let before = self.in_flight.len();
+        self.held =
+            Some(HeldFrames::new(self.framer.clone(), before, plan.waiting_bytes_max, temp_dir));
+    }
+
+    /// Writes the frames that were held, if any were.
+    pub(crate) fn release(&mut self) -> Result<(), WriteError> {
+        let Some(held) = self.held.take() else { return Ok(()) };
+        self.counts.temporary_file_bytes = self.counts.temporary_file_bytes.max(held.file_len());
+        held.each(|packed| self.emit(packed))
+    }
+
+    /// Takes back everything since [`Self::hold`].
+    pub(crate) fn roll_back(&mut self) {
+        let Some(held) = self.held.take() else { return };
+        for frame in self.in_flight.drain(held.before()..) {
+            self.in_flight_bytes -= frame.bytes;
+        }
+        self.framer = held.into_framer();
     }
 
     /// Appends a run of bytes to the stream. Returns its offset there. `may_split` is for parts of
@@ -259,7 +290,11 @@ impl<'env> FramePipeline<'env> {
             let packed = self.build.wait(&oldest.ticket)?;
             self.in_flight_bytes -= oldest.bytes;
             self.in_flight.pop_front();
-            self.emit(packed)?;
+            let passes = self.held.as_mut().is_none_or(HeldFrames::passes);
+            match &mut self.held {
+                Some(held) if !passes => held.push(packed)?,
+                _ => self.emit(packed)?,
+            }
         }
         Ok(())
     }

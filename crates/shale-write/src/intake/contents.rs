@@ -3,12 +3,16 @@
 //! A content that is in memory goes into the stream at once. A large one goes there in pieces
 //! while it is read; only where one like it was met before, it is read twice. Where the layout
 //! order is not that of the source, contents wait in a [`ReorderBuffer`] until all are known.
+//!
+//! A large content may fail after a part of it was read. Then nothing of it stays: the buffer
+//! forgets it, the pipeline takes its frames back, and where neither can, it first goes to a
+//! temporary file.
 
 use std::io::{self, Read};
 use std::ops::Range;
 
 use shale_format::Category;
-use shale_model::{ContentFile, Metadata, OpenContent, ProblemKind};
+use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
 
 use crate::content::categorize::category_of;
 use crate::content::dedupe::{ContentKey, Contents};
@@ -49,15 +53,21 @@ struct Counts {
     files_read_again: u64,
     duplicate_files: u64,
     duplicate_bytes: u64,
-    abandoned_bytes: u64,
 }
 
 /// What became of the content of a file.
 pub(crate) enum Outcome {
     /// It has this id; the file had these metadata when it was read.
-    Stored(Metadata, u64),
+    Stored(Metadata, u64, Option<ChangeKind>),
     /// It could not be read.
     LeftOut(ProblemKind),
+}
+
+/// A content that is stored.
+struct Stored {
+    id: u64,
+    len: u64,
+    change: Option<ChangeKind>,
 }
 
 /// What came of one attempt to read a content.
@@ -110,11 +120,11 @@ impl<'env> ContentWriter<'env> {
         self.build.progress().read(0, len);
         let metadata = Metadata { len, ..content.metadata };
         if len == 0 {
-            return Ok(Outcome::Stored(metadata, 0));
+            return Ok(Outcome::Stored(metadata, 0, content.change));
         }
         let key = ContentKey { len, digest: content.digest, holes: &content.holes };
         if let Some(id) = self.find(&key) {
-            return Ok(Outcome::Stored(metadata, id));
+            return Ok(Outcome::Stored(metadata, id, content.change));
         }
         let base = self.contents.extents.end();
         let buffer_start = self.buffer.as_ref().map_or(0, ReorderBuffer::end);
@@ -133,11 +143,12 @@ impl<'env> ContentWriter<'env> {
             let sketch = &content.similarity_sketch;
             buffer.end_content(buffer_start, id, len, content.category, sketch);
         }
-        Ok(Outcome::Stored(metadata, id))
+        Ok(Outcome::Stored(metadata, id, content.change))
     }
 
     /// Reads a large file. Its bytes are read twice only where one like it was met before.
     pub(crate) fn large(&mut self, content: &dyn OpenContent) -> Result<Outcome, WriteError> {
+        let patience = self.build.patience();
         for attempt in 0..ATTEMPTS_MAX {
             let mut file = match LargeFile::open(content) {
                 Ok(file) => file,
@@ -147,17 +158,15 @@ impl<'env> ContentWriter<'env> {
             let metadata = file.metadata;
             if metadata.len <= SMALL_LEN_MAX {
                 // It became small since it was listed.
-                match read_small(content, &|| self.build.env.is_cancelled()) {
+                match read_small(content, patience, &|| self.build.env.is_cancelled()) {
                     Ok(content) => return self.small(sketched(self.build.env, content)),
                     Err(ReadFailure::Problem(kind)) => return Ok(Outcome::LeftOut(kind)),
                     Err(ReadFailure::Large) => continue,
                 }
             }
-            match self.large_attempt(&mut file)? {
-                Attempt::Done(id) => return Ok(Outcome::Stored(metadata, id)),
+            match self.large_attempt(&mut file, attempt)? {
+                Attempt::Done(stored) => return Ok(stored.outcome(metadata)),
                 Attempt::Changed => {}
-                // It became shorter.
-                Attempt::Failed(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
                 Attempt::Failed(error) => return Ok(Outcome::LeftOut(problem_kind(&error))),
             }
         }
@@ -175,19 +184,18 @@ impl<'env> ContentWriter<'env> {
         let mut pieces = LargeReader::new(reader, metadata.len, holes);
         let attempt = if self.contents.has_large_len(metadata.len) {
             match self.copy_to_file(&mut pieces, metadata)? {
-                Attempt::Done(file) => {
-                    self.large_attempt(&mut LargeFile::of_file(Box::new(file), metadata))?
-                }
-                Attempt::Changed => Attempt::Changed,
-                Attempt::Failed(error) => Attempt::Failed(error),
+                Ok((copy, _)) => self.large_attempt(&mut copy.reader(), 0)?,
+                Err(error) => Attempt::Failed(error),
             }
         } else {
-            let attempt = self.stream(&mut pieces, metadata.len)?;
-            self.contents.note_sample(metadata.len, pieces.sample());
+            let attempt = self.stream(&mut pieces, metadata, 0)?;
+            if matches!(attempt, Attempt::Done(_)) {
+                self.contents.note_sample(metadata.len, pieces.sample());
+            }
             attempt
         };
         Ok(match attempt {
-            Attempt::Done(id) => Outcome::Stored(metadata, id),
+            Attempt::Done(stored) => stored.outcome(metadata),
             Attempt::Changed => Outcome::LeftOut(ProblemKind::Changed),
             Attempt::Failed(error) => Outcome::LeftOut(problem_kind(&error)),
         })
@@ -207,7 +215,6 @@ impl<'env> ContentWriter<'env> {
         report.files_read_again = self.counts.files_read_again;
         report.duplicate_files = self.counts.duplicate_files;
         report.duplicate_bytes = self.counts.duplicate_bytes;
-        report.abandoned_bytes = self.counts.abandoned_bytes;
         report.contents = self.contents.count() as u64;
         let extents = &self.contents.extents;
         report.extents = extents.row_count() as u64;
@@ -269,51 +276,86 @@ impl<'env> ContentWriter<'env> {
         Some(id)
     }
 
-    /// Reads a large file once, or twice where one like it was met before. Returns the id of its
-    /// content.
-    fn large_attempt(&mut self, file: &mut LargeFile) -> Result<Attempt<u64>, WriteError> {
+    /// Reads a large file once, or twice where one like it was met before.
+    fn large_attempt(
+        &mut self,
+        file: &mut LargeFile,
+        attempt: u32,
+    ) -> Result<Attempt<Stored>, WriteError> {
         let sample = match file.sample() {
             Ok(sample) => sample,
             Err(error) => return Ok(Attempt::Failed(error)),
         };
-        let len = file.metadata.len;
-        if self.contents.note_sample(len, sample) {
-            let (digest, holes) = match self.digest_only(file)? {
-                Attempt::Done(finished) => finished,
-                Attempt::Changed => return Ok(Attempt::Changed),
-                Attempt::Failed(error) => return Ok(Attempt::Failed(error)),
+        let metadata = file.metadata;
+        if self.contents.note_sample(metadata.len, sample) {
+            let finished = match self.digest_only(file)? {
+                Ok(finished) => finished,
+                Err(error) => return Ok(Attempt::Failed(error)),
             };
-            if let Some(id) = self.find(&ContentKey { len, digest, holes: &holes }) {
+            let Finished { len, digest, holes, change } = finished;
+            if self.build.patience().takes(change, attempt)
+                && let Some(id) = self.find(&ContentKey { len, digest, holes: &holes })
+            {
                 self.build.progress().read(0, len);
-                return Ok(Attempt::Done(id));
+                return Ok(Attempt::Done(Stored { id, len, change }));
             }
             file.rewind();
         }
-        self.stream(file, len)
+        self.stream(file, metadata, attempt)
     }
 
     /// Reads a file for its digest.
-    fn digest_only(&mut self, file: &mut LargeFile) -> Result<Attempt<Finished>, WriteError> {
+    fn digest_only(&mut self, file: &mut LargeFile) -> Result<io::Result<Finished>, WriteError> {
         loop {
             self.build.check_cancel()?;
             match file.next() {
                 Ok(Some(_)) => {}
-                Ok(None) => return Ok(Attempt::of(file.finish())),
-                Err(error) => return Ok(Attempt::Failed(error)),
+                Ok(None) => return Ok(file.finish()),
+                Err(error) => return Ok(Err(error)),
             }
         }
     }
 
-    /// Puts a large content into the stream while it is read, and returns its id. If it turns out
-    /// to have changed, the bytes stay in the stream, but no extent points to them.
+    /// Puts a large content into the stream while it is read. If it turns out to have changed, or
+    /// cannot be read to its end, nothing of it stays in the stream.
     fn stream(
         &mut self,
         pieces: &mut dyn PieceReader,
+        metadata: Metadata,
+        attempt: u32,
+    ) -> Result<Attempt<Stored>, WriteError> {
+        if self.buffer.is_some() || self.frames.can_roll_back() {
+            return self.stream_revocably(pieces, metadata.len, attempt);
+        }
+        // What is in the stream may be referred to at once, so only whole contents get there.
+        let (mut copy, finished) = match self.copy_to_file(pieces, metadata)? {
+            Ok((copy, finished)) => (copy.reader(), finished),
+            Err(error) => return Ok(Attempt::Failed(error)),
+        };
+        if !self.build.patience().takes(finished.change, attempt) {
+            return Ok(Attempt::Changed);
+        }
+        Ok(match self.stream_revocably(&mut copy, finished.len, attempt)? {
+            Attempt::Done(stored) => Attempt::Done(Stored { change: finished.change, ..stored }),
+            // The bytes are in the stream.
+            Attempt::Failed(error) => return Err(WriteError::TemporaryFile(error)),
+            Attempt::Changed => return Err(WriteError::TemporaryFileDamaged),
+        })
+    }
+
+    /// Puts a large content of about `len` bytes into the buffer, or into a pipeline that can take
+    /// it back.
+    fn stream_revocably(
+        &mut self,
+        pieces: &mut dyn PieceReader,
         len: u64,
-    ) -> Result<Attempt<u64>, WriteError> {
+        attempt: u32,
+    ) -> Result<Attempt<Stored>, WriteError> {
         let base = self.contents.extents.end();
-        let stream_start = self.frames.stream_len();
         let buffer_start = self.buffer.as_ref().map_or(0, ReorderBuffer::end);
+        if self.buffer.is_none() && self.frames.can_roll_back() {
+            self.frames.hold();
+        }
         let mut sketcher = Sketcher::default();
         let mut category = None;
         let mut runs = Vec::new();
@@ -340,39 +382,45 @@ impl<'env> ContentWriter<'env> {
                     self.without_data(len, Place::Hole)?;
                     self.build.progress().read(0, len);
                 }
-                Ok(None) => break Attempt::of(pieces.finish()),
-                Err(error) => break Attempt::Failed(error),
+                Ok(None) => break pieces.finish(),
+                Err(error) => break Err(error),
             }
         };
         self.end_content()?;
         let failed = match finished {
-            Attempt::Done((digest, _)) => {
+            Ok(read) if self.build.patience().takes(read.change, attempt) => {
+                self.frames.release()?;
+                let Finished { len, digest, change, .. } = read;
+                if len == 0 {
+                    return Ok(Attempt::Done(Stored { id: 0, len, change }));
+                }
                 let id = self.contents.push(digest, base);
                 if let Some(buffer) = &mut self.buffer {
                     let category = category.unwrap_or(Category::Generic);
                     buffer.end_content(buffer_start, id, len, category, &sketcher.finish());
                 }
-                return Ok(Attempt::Done(id));
+                return Ok(Attempt::Done(Stored { id, len, change }));
             }
-            Attempt::Changed => Attempt::Changed,
-            Attempt::Failed(error) => Attempt::Failed(error),
+            Ok(_) => Attempt::Changed,
+            Err(error) => Attempt::Failed(error),
         };
         self.contents.extents.truncate(base);
-        if let Some(buffer) = &mut self.buffer {
-            buffer.truncate(buffer_start)?;
+        match &mut self.buffer {
+            Some(buffer) => buffer.truncate(buffer_start)?,
+            None => self.frames.roll_back(),
         }
-        self.counts.abandoned_bytes += self.frames.stream_len() - stream_start;
         Ok(failed)
     }
 
+    /// Copies a content to a temporary file, as far as it can be read.
     fn copy_to_file(
         &mut self,
-        pieces: &mut LargeReader,
+        pieces: &mut dyn PieceReader,
         metadata: Metadata,
-    ) -> Result<Attempt<CopiedContent>, WriteError> {
+    ) -> Result<io::Result<(CopiedContent, Finished)>, WriteError> {
         let mut copy = Spill::new(0, self.build.options().temp_dir.clone());
         let mut at = 0;
-        loop {
+        let finished = loop {
             self.build.check_cancel()?;
             match pieces.next() {
                 Ok(Some(LargePiece::Data(bytes))) => {
@@ -380,12 +428,18 @@ impl<'env> ContentWriter<'env> {
                     at += bytes.len() as u64;
                 }
                 Ok(Some(LargePiece::Hole(len))) => at += len,
-                Ok(None) => break,
-                Err(error) => return Ok(Attempt::Failed(error)),
+                Ok(None) => break pieces.finish(),
+                Err(error) => break Err(error),
             }
-        }
-        copy.set_file_len(pieces.len()).map_err(WriteError::TemporaryFile)?;
-        Ok(Attempt::Done(CopiedContent { copy, metadata, holes: pieces.holes().to_vec() }))
+        };
+        let finished = match finished {
+            Ok(finished) => finished,
+            Err(error) => return Ok(Err(error)),
+        };
+        copy.set_file_len(at).map_err(WriteError::TemporaryFile)?;
+        let metadata = Metadata { len: at, ..metadata };
+        let copy = CopiedContent { copy, metadata, holes: finished.holes.clone() };
+        Ok(Ok((copy, finished)))
     }
 
     /// Stores data of a content of `content_len` bytes.
@@ -430,14 +484,10 @@ impl<'env> ContentWriter<'env> {
     }
 }
 
-impl<T> Attempt<T> {
-    /// What the end of a reading says: what was read, or that it changed meanwhile.
-    fn of(finished: io::Result<Option<T>>) -> Self {
-        match finished {
-            Ok(Some(read)) => Self::Done(read),
-            Ok(None) => Self::Changed,
-            Err(error) => Self::Failed(error),
-        }
+impl Stored {
+    /// The outcome for a file that had these metadata when it was opened.
+    fn outcome(self, metadata: Metadata) -> Outcome {
+        Outcome::Stored(Metadata { len: self.len, ..metadata }, self.id, self.change)
     }
 }
 
@@ -454,6 +504,14 @@ struct CopiedContent {
     copy: Spill,
     metadata: Metadata,
     holes: Vec<Range<u64>>,
+}
+
+impl CopiedContent {
+    /// A reader of the copy, from its beginning.
+    fn reader(self) -> LargeFile {
+        let metadata = self.metadata;
+        LargeFile::of_file(Box::new(self), metadata)
+    }
 }
 
 impl ContentFile for CopiedContent {

@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use shale_model::{Content, EntrySource, Metadata, OpenContent, Problem, ProblemKind, SourceEntry};
+use shale_model::{
+    Change, Content, EntrySource, Metadata, OpenContent, Problem, ProblemKind, SourceEntry,
+};
 
 use crate::content::read::{
     ReadFailure, SMALL_LEN_MAX, SmallContent, probe, read_sequence, read_small, small_content,
@@ -31,6 +33,9 @@ pub(crate) struct Intake<'env> {
     pending: VecDeque<Pending>,
     pending_bytes: u64,
     problems: Vec<Problem>,
+    /// How many of the problems were looked at, and whether one of them allows no image.
+    judged: (usize, bool),
+    changes: Vec<Change>,
     /// Entries taken in that progress was not told of.
     untold: u64,
 }
@@ -79,6 +84,8 @@ impl<'env> Intake<'env> {
             pending: VecDeque::new(),
             pending_bytes: 0,
             problems: Vec::new(),
+            judged: (0, false),
+            changes: Vec::new(),
             untold: 0,
             build,
         }
@@ -117,8 +124,10 @@ impl<'env> Intake<'env> {
         report.warnings = source.take_warnings();
         self.settle_all()?;
         self.build.progress().read(std::mem::take(&mut self.untold), 0);
-        self.problems.sort_by(|a, b| a.path.cmp(&b.path));
         let is_doomed = self.is_doomed();
+        self.problems.sort_by(|a, b| a.path.cmp(&b.path));
+        self.changes.sort_by(|a, b| a.path.cmp(&b.path));
+        report.changes = std::mem::take(&mut self.changes);
         report.problems = std::mem::take(&mut self.problems);
         if is_doomed {
             return Err(WriteError::Unreadable(std::mem::take(&mut report.problems)));
@@ -127,8 +136,12 @@ impl<'env> Intake<'env> {
     }
 
     /// Returns whether there will be no image.
-    fn is_doomed(&self) -> bool {
-        !self.build.options().skip_unreadable && !self.problems.is_empty()
+    fn is_doomed(&mut self) -> bool {
+        let (seen, is_doomed) = self.judged;
+        let options = self.build.options();
+        let is_doomed = is_doomed || self.problems[seen..].iter().any(|p| options.is_fatal(p));
+        self.judged = (self.problems.len(), is_doomed);
+        is_doomed
     }
 
     /// Counts an entry that needs nothing more.
@@ -158,7 +171,7 @@ impl<'env> Intake<'env> {
             }
             Content::File(file) if metadata.len > SMALL_LEN_MAX => Work::Large(file),
             Content::File(file) => Work::Small(self.build.submit(Urgency::Urgent, move |_| {
-                match read_small(&*file, &|| env.is_cancelled()) {
+                match read_small(&*file, env.patience(), &|| env.is_cancelled()) {
                     Ok(content) => SmallResult::Read(Box::new(sketched(env, content))),
                     Err(ReadFailure::Large) => SmallResult::Large(file),
                     Err(ReadFailure::Problem(kind)) => SmallResult::Failed(kind),
@@ -239,7 +252,10 @@ impl<'env> Intake<'env> {
         outcome: Outcome,
     ) -> Result<(), WriteError> {
         match outcome {
-            Outcome::Stored(metadata, content_id) => {
+            Outcome::Stored(metadata, content_id, change) => {
+                if let Some(kind) = change {
+                    self.changes.push(Change { path: path.clone(), kind });
+                }
                 self.contents.note_path(content_id, &path);
                 let digest = self.contents.digest(content_id);
                 self.tree.set_content(inode, &metadata, content_id, digest)?;

@@ -106,6 +106,14 @@ impl Plan {
             let found = format!("{} bytes", options.snapshot_name.len());
             return Err(option("snapshot name", found, "at most 255 bytes".to_owned()));
         }
+        let is_bad = |label: &String| {
+            label.is_empty() || label.len() > LABEL_LEN_MAX || label.contains(char::is_control)
+        };
+        if let Some(label) = options.label.as_ref().filter(|label| is_bad(label)) {
+            let found = format!("{} bytes", label.len());
+            let allowed = "1 to 255 bytes without control characters".to_owned();
+            return Err(option("label", found, allowed));
+        }
         let frame_len = options.frame_len.unwrap_or(level.frame_len);
         if frame_len < FRAME_LEN_MIN || u64::from(frame_len) > FRAME_PLAIN_LEN_MAX {
             return Err(option("frame length", frame_len, "4 KiB to 64 MiB".to_owned()));
@@ -214,7 +222,7 @@ impl Plan {
         let references = self.references.unwrap_or(ReferenceLimits::NONE);
         format!(
             "level={} codec={} frame-len={} references={} depth={} closure={} spread={} segment-window={} \
-             order={}{} page-codec={} times-kept={}",
+             order={}{} page-codec={} times-kept={}{}",
             self.level.level,
             self.codecs,
             self.frame_len,
@@ -226,9 +234,18 @@ impl Plan {
             self.order,
             first(options),
             self.page_settings,
-            options.times_kept
+            options.times_kept,
+            label(options)
         )
     }
+}
+
+/// Longest label.
+const LABEL_LEN_MAX: usize = 255;
+
+/// The label, as the last part of the description: it may contain spaces.
+fn label(options: &Options) -> String {
+    options.label.as_ref().map_or(String::new(), |label| format!(" label={label}"))
 }
 
 /// The list of contents that are stored first, as part of the description.

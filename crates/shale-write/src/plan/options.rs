@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use shale_codec::Settings;
 use shale_format::Category;
 use shale_format::root::TIME_MTIME;
+use shale_model::Problem;
 
 use crate::plan::error::WriteError;
 use crate::plan::level::{LEVEL_DEFAULT, ReferenceLimits};
@@ -45,8 +46,13 @@ pub struct Options {
     pub times_kept: u8,
     /// Leave out files that cannot be read and report them, instead of failing.
     pub skip_unreadable: bool,
+    /// Treat files that change, vanish or are replaced while they are read as unreadable. By
+    /// default, what was read is packed, and what vanished is left out; the report names both.
+    pub strict: bool,
     /// Name of the snapshot, at most 255 bytes. May be empty.
     pub snapshot_name: Vec<u8>,
+    /// A label of the image, recorded in its history. At most 255 bytes without control characters.
+    pub label: Option<String>,
     /// Directory for temporary files, which have no name. The system's by default.
     pub temp_dir: Option<PathBuf>,
     /// Set this to true to end the build soon with [`WriteError::Cancelled`].
@@ -68,7 +74,9 @@ impl Default for Options {
             segment_window_len: None,
             times_kept: TIME_MTIME,
             skip_unreadable: false,
+            strict: false,
             snapshot_name: Vec::new(),
+            label: None,
             temp_dir: None,
             cancel: None,
         }
@@ -76,6 +84,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns whether a problem of an entry allows no image.
+    pub(crate) fn is_fatal(&self, problem: &Problem) -> bool {
+        !self.skip_unreadable && (self.strict || !problem.kind.is_change())
+    }
+
     /// Fails if the build was cancelled.
     pub(crate) fn check_cancel(&self) -> Result<(), WriteError> {
         match &self.cancel {

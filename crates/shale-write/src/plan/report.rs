@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 use shale_format::{Category, Identity};
-use shale_model::{Problem, ProblemKind};
+use shale_model::{Change, Problem, ProblemKind};
 
 use crate::plan::digest::{ContentDigest, TreeDigest};
 
@@ -35,9 +35,6 @@ pub struct Report {
     pub frames: u64,
     /// Plain bytes of all frames.
     pub plain_bytes: u64,
-    /// Plain bytes of frames that no extent points to. They were read from files that changed
-    /// meanwhile.
-    pub abandoned_bytes: u64,
     /// Stored bytes of all frames.
     pub stored_bytes: u64,
     /// Frames that keep references.
@@ -61,6 +58,8 @@ pub struct Report {
     pub identity: Identity,
     /// Entries that were left out.
     pub problems: Vec<Problem>,
+    /// Entries that were packed although they changed while they were read.
+    pub changes: Vec<Change>,
     /// Possible faults of a source as a whole although all of its entries were read.
     pub warnings: Vec<String>,
     /// Files that were read again because they changed while they were read.

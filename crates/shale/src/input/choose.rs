@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shale_format::InodeKind;
-use shale_model::Select;
+use shale_model::{EntrySource, Metadata, Problem, Select, SourceEntry, SourceError, Timestamp};
 
+use super::caches::Caches;
 use super::git::GitRules;
 use super::join::join;
 use shale_model::pattern::Rules;
@@ -28,6 +29,15 @@ pub struct Choose {
     pub no_empty_directories: bool,
     /// Leave out entries that the `.gitignore` files of directory trees name; not below links.
     pub git_ignore: bool,
+    /// Leave out what lies in directories of caches that have a `CACHEDIR.TAG`, except the tag; in
+    /// directory trees, not below links.
+    pub no_caches: bool,
+    /// Leave out what `chattr +d` marks as not to be dumped, in directory trees.
+    pub no_nodump: bool,
+    /// Leave out regular files that are longer.
+    pub len_max: Option<u64>,
+    /// Leave out everything but directories that was modified before.
+    pub newer: Option<Timestamp>,
     /// Records every decision, for [`crate::survey`].
     pub(crate) record: Option<Arc<Record>>,
 }
@@ -75,6 +85,7 @@ impl Choose {
         &self,
         prefix: &[u8],
         git: Option<Arc<GitRules>>,
+        caches: Option<Caches>,
     ) -> Option<Arc<dyn Select>> {
         let is_needed = !self.rules.is_empty()
             || self.list.is_some()
@@ -82,9 +93,11 @@ impl Choose {
             || self.no_fifos
             || self.no_sockets
             || git.is_some()
+            || caches.is_some()
+            || self.is_by_metadata()
             || self.record.is_some();
         is_needed.then(|| {
-            let chosen = Chosen { choose: self.clone(), prefix: prefix.to_vec(), git };
+            let chosen = Chosen { choose: self.clone(), prefix: prefix.to_vec(), git, caches };
             Arc::new(chosen) as Arc<dyn Select>
         })
     }
@@ -97,6 +110,21 @@ impl Choose {
         let mut unmet: Vec<&Vec<u8>> = unmet.map(|(path, _)| path).collect();
         unmet.sort_unstable();
         unmet.first().map(|first| (unmet.len(), first.escape_ascii().to_string()))
+    }
+
+    /// Returns whether metadata decide what is packed.
+    pub(super) fn is_by_metadata(&self) -> bool {
+        self.len_max.is_some() || self.newer.is_some()
+    }
+
+    /// Returns why an entry with these metadata is left out, if it is.
+    fn refuses(&self, metadata: &Metadata) -> Option<&'static str> {
+        let is_long = |max| metadata.kind == InodeKind::File && metadata.len > max;
+        let is_old = |than| metadata.kind != InodeKind::Directory && metadata.mtime < than;
+        if self.len_max.is_some_and(is_long) {
+            return Some("it is larger than --max-size");
+        }
+        self.newer.is_some_and(is_old).then_some("it is older than --newer")
     }
 
     /// True if the entry at this path of the image is packed.
@@ -135,12 +163,16 @@ struct Chosen {
     choose: Choose,
     prefix: Vec<u8>,
     git: Option<Arc<GitRules>>,
+    caches: Option<Caches>,
 }
 
 impl Select for Chosen {
     fn takes(&self, path: &[u8], kind: InodeKind) -> bool {
         let is_directory = kind == InodeKind::Directory;
-        let ignored = self.git.as_ref().and_then(|git| git.ignores(path, is_directory));
+        let mut ignored = self.git.as_ref().and_then(|git| git.ignores(path, is_directory));
+        if self.caches.as_ref().is_some_and(|caches| caches.contain(path)) {
+            ignored.get_or_insert_with(|| b"it is in the directory of a cache".to_vec());
+        }
         let path = join(&self.prefix, path);
         // Rules are tested in any case: those that never match are reported.
         let (is_taken, reason) = self.choose.decide(&path, kind);
@@ -151,5 +183,51 @@ impl Select for Chosen {
             record.lock().unwrap_or_else(PoisonError::into_inner).push(decision);
         }
         is_taken
+    }
+
+    fn takes_metadata(&self, path: &[u8], metadata: &Metadata) -> bool {
+        let Some(reason) = self.choose.refuses(metadata) else { return true };
+        if let Some(record) = &self.choose.record {
+            let path = join(&self.prefix, path);
+            let mut decisions = record.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(decision) = decisions.iter_mut().rev().find(|known| known.path == path) {
+                decision.is_taken = false;
+                decision.reason = reason.as_bytes().to_vec();
+            }
+        }
+        false
+    }
+}
+
+/// A source without the entries that `select` refuses by their metadata. For sources that ask only
+/// for paths.
+pub(super) struct ByMetadata {
+    pub(super) source: Box<dyn EntrySource>,
+    pub(super) select: Arc<dyn Select>,
+    /// What tells this choice from others.
+    pub(super) seed: Vec<u8>,
+}
+
+impl EntrySource for ByMetadata {
+    fn seed(&self) -> [u8; 32] {
+        *shale_codec::hash(&[&self.source.seed()[..], &self.seed].concat()).as_bytes()
+    }
+
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
+        loop {
+            let next = self.source.next_entry()?;
+            match &next {
+                Some(entry) if !self.select.takes_metadata(&entry.path, &entry.metadata) => {}
+                _ => return Ok(next),
+            }
+        }
+    }
+
+    fn take_problems(&mut self) -> Vec<Problem> {
+        self.source.take_problems()
+    }
+
+    fn take_warnings(&mut self) -> Vec<String> {
+        self.source.take_warnings()
     }
 }

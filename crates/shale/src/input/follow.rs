@@ -119,12 +119,12 @@ impl Followed {
                 return Ok(Err(format!("it leads back to {target}, in which it lies")));
             }
             let place = join(&self.place, &link.path);
-            let select = self.choose.select(&place, None);
+            let select = self.choose.select(&place, None, None);
             if select.is_some_and(|_| !self.choose.takes(&place, InodeKind::Directory)) {
                 return Ok(Ok(None));
             }
             let scan =
-                ScanOptions { select: self.choose.select(&place, None), ..self.scan.clone() };
+                ScanOptions { select: self.choose.select(&place, None, None), ..self.scan.clone() };
             let source = DirectorySource::open(&target, &scan, &NoProgress)?;
             self.trees.push(Tree { source, root: target, prefix: link.path, from: here });
             return Ok(Ok(None));

@@ -3,15 +3,16 @@
 //! Sources come one after the other. Directories with the same path become one, with the metadata
 //! of the later source. Any other path in several sources is a conflict: an error, or, if the
 //! caller allows it, the later source replaces the entry of the earlier one. Contents are not
-//! compared. Inodes of different sources are different, except where two directory trees show the
-//! same inode.
+//! compared. Where the sources can be read twice, they are listed first, so that the contents of
+//! replaced entries are never read and leave no bytes in the image. Inodes of different sources are
+//! different, except where two directory trees show the same inode.
 
 use std::collections::{HashMap, VecDeque};
 
 use shale_codec::Hasher;
 use shale_format::InodeKind;
 use shale_model::Review;
-use shale_model::{Content, EntrySource, Problem, SourceEntry, SourceError};
+use shale_model::{Content, EntrySource, LinkId, Problem, SourceEntry, SourceError};
 
 /// A source and its place in the image.
 pub(crate) struct Part {
@@ -33,6 +34,8 @@ pub(crate) struct Joined {
     claims: Option<Claims>,
     /// Later sources may replace entries of earlier ones.
     replace: bool,
+    /// The claims are those of all sources.
+    is_listed: bool,
 }
 
 impl Joined {
@@ -48,7 +51,29 @@ impl Joined {
             _ => *hasher.finalize().as_bytes(),
         };
         let claims = (parts.len() > 1).then(Claims::default);
-        Self { parts, seed, index: 0, problems: Vec::new(), claims, replace }
+        Self { parts, seed, index: 0, problems: Vec::new(), claims, replace, is_listed: false }
+    }
+
+    /// Lists all entries and returns which source has which path. `check` may end this.
+    ///
+    /// # Errors
+    /// Those of the sources and of `check`.
+    pub(crate) fn list<E: From<SourceError>>(
+        mut self,
+        mut check: impl FnMut() -> Result<(), E>,
+    ) -> Result<Claims, E> {
+        if let Some(claims) = &mut self.claims {
+            claims.names = Some(HashMap::new());
+        }
+        while self.next_entry()?.is_some() {
+            check()?;
+        }
+        Ok(self.claims.unwrap_or_default())
+    }
+
+    /// Leaves out the entries that later sources replace, as `claims` of the same sources say.
+    pub(crate) fn without_replaced(self, claims: Claims) -> Self {
+        Self { claims: Some(claims), is_listed: true, ..self }
     }
 
     fn note_problems(&mut self) {
@@ -65,15 +90,20 @@ const CONFLICTS_NAMED_MAX: usize = 20;
 
 /// The paths of all entries so far, by hash, and the source of each. Costs about 50 bytes a path.
 #[derive(Default)]
-struct Claims {
-    by_path: HashMap<[u8; 16], Claim>,
+pub(crate) struct Claims {
+    by_path: HashMap<PathKey, Claim>,
     /// Source and parent directory of the last entry.
     last: (usize, Vec<u8>),
     /// The first conflicting paths.
     paths: Vec<Vec<u8>>,
     /// Number of conflicting paths.
     count: u64,
+    /// The paths of each inode that may have several, if later sources may replace them.
+    names: Option<HashMap<LinkId, Vec<PathKey>>>,
 }
+
+/// The beginning of the hash of a path.
+type PathKey = [u8; 16];
 
 /// The source of a path.
 struct Claim {
@@ -101,12 +131,25 @@ impl Claims {
             self.last.1.clear();
             self.last.1.extend_from_slice(parent);
         }
+        if let (Some(names), Some(link)) = (&mut self.names, entry.link) {
+            names.entry(link).or_default().push(key_of(path));
+        }
         self.claim(part, path, entry.metadata.kind == InodeKind::Directory);
     }
 
+    /// Returns whether a later source than `part` has the path of an entry, and of all other names
+    /// of its inode: the content may come with any of them.
+    fn replaces(&self, part: usize, entry: &SourceEntry) -> bool {
+        let is_replaced =
+            |key: &PathKey| self.by_path.get(key).is_some_and(|claim| claim.part > part as u32);
+        let names = entry.link.and_then(|link| self.names.as_ref()?.get(&link));
+        entry.metadata.kind != InodeKind::Directory
+            && is_replaced(&key_of(&entry.path))
+            && names.is_none_or(|names| names.iter().all(is_replaced))
+    }
+
     fn claim(&mut self, part: usize, path: &[u8], is_directory: bool) {
-        let mut key = [0; 16];
-        key.copy_from_slice(&shale_codec::hash(path).as_bytes()[..16]);
+        let key = key_of(path);
         let part = part as u32;
         let new = Claim { part, is_directory, is_conflict: false };
         let claim = self.by_path.entry(key).or_insert(new);
@@ -123,6 +166,12 @@ impl Claims {
             }
         }
     }
+}
+
+fn key_of(path: &[u8]) -> PathKey {
+    let mut key = [0; 16];
+    key.copy_from_slice(&shale_codec::hash(path).as_bytes()[..16]);
+    key
 }
 
 /// Joins a prefix and a path.
@@ -160,7 +209,11 @@ impl EntrySource for Joined {
                     // No device of a system has this number.
                     link.device = u64::MAX - self.index as u64;
                 }
-                if let Some(claims) = &mut self.claims {
+                if let Some(claims) = self.claims.as_ref().filter(|_| self.is_listed) {
+                    if claims.replaces(self.index, entry) {
+                        continue;
+                    }
+                } else if let Some(claims) = &mut self.claims {
                     claims.add(self.index, entry);
                     // There will be no image: the rest is listed without reading contents.
                     if claims.count > 0 && !self.replace {

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use shale_codec::Hasher;
 use shale_foreign::OpenOptions;
 use shale_model::{Amend, EntrySource, LinkId, Select};
-use shale_write::{DirectorySource, ManifestSource, ScanOptions};
+use shale_write::{DirectorySource, ManifestSource, NoProgress, ScanOptions};
 
 use super::adjust;
+use super::caches::Caches;
+use super::choose::{ByMetadata, Choose};
 use super::described::{Input, InputKind};
 use super::follow::Followed;
 use super::git::GitRules;
@@ -30,6 +32,41 @@ pub(crate) fn open(
     options: &CreateOptions,
     progress: &dyn shale_write::Progress,
 ) -> Result<Box<dyn EntrySource>, Error> {
+    let is_listed = options.replace && inputs.len() > 1 && inputs.iter().all(can_be_read_twice);
+    let claims = match is_listed {
+        true => {
+            let joined = joined(inputs, &excluded, options, &NoProgress)?;
+            Some(joined.list(|| Ok::<_, Error>(options.cancel.check()?))?)
+        }
+        false => None,
+    };
+    let mut joined = joined(inputs, &excluded, options, progress)?;
+    if let Some(claims) = claims {
+        joined = joined.without_replaced(claims);
+    }
+    let mut source: Box<dyn EntrySource> = Box::new(joined);
+    if options.choose.no_empty_directories {
+        source = Box::new(WithoutEmpty::new(source));
+    }
+    Ok(source)
+}
+
+/// Returns whether an input is the same when it is read again: no pipe.
+fn can_be_read_twice(input: &Input) -> bool {
+    match &input.kind {
+        InputKind::Stdin => false,
+        InputKind::Manifest(path) => path.is_file(),
+        InputKind::Path(path) => path.is_file() || path.is_dir(),
+    }
+}
+
+/// Opens inputs, each below its prefix.
+fn joined(
+    inputs: &[Input],
+    excluded: &[LinkId],
+    options: &CreateOptions,
+    progress: &dyn shale_write::Progress,
+) -> Result<Joined, Error> {
     let mut parts = Vec::with_capacity(inputs.len());
     for input in inputs {
         let prefix = input.prefix.clone().unwrap_or_default();
@@ -39,10 +76,21 @@ pub(crate) fn open(
             }
             _ => None,
         };
-        let select = options.choose.select(&prefix, git.clone());
-        let (mut source, is_tree) = open_one(input, &excluded, select, options, progress)?;
+        let caches = match &input.kind {
+            InputKind::Path(path) if options.choose.no_caches && path.is_dir() => {
+                Some(Caches::new(path))
+            }
+            _ => None,
+        };
+        let select = options.choose.select(&prefix, git.clone(), caches);
+        let (mut source, is_tree) = open_one(input, excluded, select.clone(), options, progress)?;
         if let Some((path, error)) = git.and_then(|git| git.take_unread()) {
             return Err(Error::io("read", path)(error));
+        }
+        if let Some(select) = select.filter(|_| !is_tree && options.choose.is_by_metadata()) {
+            let Choose { len_max, newer, .. } = &options.choose;
+            let seed = format!("max-size {len_max:?} newer {newer:?}").into_bytes();
+            source = Box::new(ByMetadata { source, select, seed });
         }
         if !is_tree && !options.adjust.is_nothing() {
             let adjust = Arc::new(options.adjust.clone());
@@ -53,11 +101,7 @@ pub(crate) fn open(
     if let Some((count, first)) = options.choose.missing() {
         return Err(Error::NotListed { count, first });
     }
-    let mut source: Box<dyn EntrySource> = Box::new(Joined::new(parts, options.replace));
-    if options.choose.no_empty_directories {
-        source = Box::new(WithoutEmpty::new(source));
-    }
-    Ok(source)
+    Ok(Joined::new(parts, options.replace))
 }
 
 /// Opens one input; the second value is true for a directory tree.
@@ -85,6 +129,7 @@ fn open_one(
             excluded: excluded.to_vec(),
             one_file_system: options.one_file_system,
             times_kept: options.build.times_kept,
+            no_nodump: options.choose.no_nodump,
             cancel: Some(options.cancel.flag()),
             select,
             amend: (!options.adjust.is_nothing())

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use shale_foreign::OpenOptions;
 use shale_foreign::detect::{DETECT_LEN, detect};
 use shale_format::superblock::SUPERBLOCK_MAGIC;
-use shale_model::{InodeKind, Select};
+use shale_model::{InodeKind, Metadata, Select};
 
 use crate::error::Error;
 
@@ -66,5 +66,9 @@ struct OnlyFile {
 impl Select for OnlyFile {
     fn takes(&self, path: &[u8], kind: InodeKind) -> bool {
         path == self.name && self.inner.as_ref().is_none_or(|inner| inner.takes(path, kind))
+    }
+
+    fn takes_metadata(&self, path: &[u8], metadata: &Metadata) -> bool {
+        self.inner.as_ref().is_none_or(|inner| inner.takes_metadata(path, metadata))
     }
 }

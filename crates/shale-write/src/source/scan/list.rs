@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, RawDir, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{AtFlags, RawDir, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
 use shale_codec::Hasher;
 use shale_format::inode::device_number;
@@ -169,6 +169,8 @@ pub(super) struct ListOptions<'a> {
     /// The device to stay on, if only one file system is walked.
     pub(super) device: Option<u64>,
     pub(super) times_kept: u8,
+    /// Leave out what is marked as not to be dumped.
+    pub(super) no_nodump: bool,
     /// Selects entries.
     pub(super) select: Option<&'a dyn Select>,
     /// Changes metadata.
@@ -263,10 +265,14 @@ impl<'a> Lister<'a> {
         if self.options.excluded.contains(&id) {
             return Ok(());
         }
-        if let Some(select) = self.options.select
-            && !select.takes(&join(path, name), metadata.kind)
-        {
+        if self.options.no_nodump && statx.stx_attributes.contains(StatxAttributes::NODUMP) {
             return Ok(());
+        }
+        if let Some(select) = self.options.select {
+            let path = join(path, name);
+            if !select.takes(&path, metadata.kind) || !select.takes_metadata(&path, &metadata) {
+                return Ok(());
+            }
         }
         let path_len = path.len() + 1 + name.len();
         if path_len > PATH_LEN_MAX {

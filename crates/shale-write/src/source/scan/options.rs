@@ -17,6 +17,8 @@ pub struct ScanOptions {
     pub one_file_system: bool,
     /// Times to keep, as in [`crate::Options`]. Other times are not held in memory.
     pub times_kept: u8,
+    /// Leave out files and directories that `chattr +d` marks as not to be dumped.
+    pub no_nodump: bool,
     /// Cancels the walk, as in [`crate::Options`].
     pub cancel: Option<Arc<AtomicBool>>,
     /// Selects entries; all by default. The root is not asked for.
@@ -32,6 +34,7 @@ impl std::fmt::Debug for ScanOptions {
             .field("excluded", &self.excluded)
             .field("one_file_system", &self.one_file_system)
             .field("times_kept", &self.times_kept)
+            .field("no_nodump", &self.no_nodump)
             .finish_non_exhaustive()
     }
 }
@@ -43,6 +46,7 @@ impl Default for ScanOptions {
             excluded: Vec::new(),
             one_file_system: false,
             times_kept: TIME_MTIME,
+            no_nodump: false,
             cancel: None,
             select: None,
             amend: None,

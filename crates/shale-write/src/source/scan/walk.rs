@@ -98,6 +98,7 @@ pub(super) fn walk(
             cancelled: &cancelled,
             device: options.one_file_system.then_some(device),
             times_kept: options.times_kept,
+            no_nodump: options.no_nodump,
             select: options.select.as_deref(),
             amend: options.amend.as_deref(),
         };

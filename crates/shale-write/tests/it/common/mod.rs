@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, SeekFrom, Timespec, Timestamps, XattrFlags};
 use shale_format::inode::device_number;
 use shale_format::{InodeKind, InodeRecord};
-use shale_read::{Image, MemorySource, SnapshotChoice, Tree};
+use shale_read::{Image, MemorySource, PieceKind, SnapshotChoice, Tree};
 use shale_write::digest::{
     ContentDigest, ContentHasher, EntryPayload, LinkGroup, PathDigest, TreeDigest,
 };
@@ -100,6 +100,36 @@ pub fn content(tree: &Tree, path: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; tree.attributes(inode).unwrap().size as usize];
     assert_eq!(tree.read(inode, 0, &mut bytes).unwrap(), bytes.len());
     bytes
+}
+
+/// Adds up the bytes of all frames that no file points to.
+pub fn dead_bytes(tree: &Tree) -> u64 {
+    let image = tree.image();
+    let mut used: BTreeMap<u64, Vec<Range<u64>>> = BTreeMap::new();
+    for inode in 1..=tree.inode_count() {
+        let attributes = tree.attributes(inode).unwrap();
+        if attributes.kind != InodeKind::File {
+            continue;
+        }
+        for piece in tree.pieces(inode, 0..attributes.size).unwrap() {
+            let piece = piece.unwrap();
+            if let PieceKind::Frame { frame, frame_offset } = piece.kind {
+                used.entry(frame).or_default().push(frame_offset..frame_offset + piece.len);
+            }
+        }
+    }
+    let mut dead = 0;
+    for frame in 0..image.frame_count() {
+        let mut ranges = used.remove(&frame).unwrap_or_default();
+        ranges.sort_by_key(|range| range.start);
+        let mut at = 0;
+        for range in ranges {
+            dead += range.start.saturating_sub(at);
+            at = at.max(range.end);
+        }
+        dead += image.frame_record(frame).unwrap().plain_len - at;
+    }
+    dead
 }
 
 /// Recomputes the report's digests from the image.
