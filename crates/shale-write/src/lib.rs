@@ -38,3 +38,8 @@ pub use shale_model::{
 pub use source::manifest::manifest_source::ManifestSource;
 pub use source::scan::directory_source::DirectorySource;
 pub use source::scan::options::ScanOptions;
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
