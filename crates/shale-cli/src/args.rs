@@ -19,7 +19,7 @@ mod integrity; // check, signatures, parity and repair
 pub use create::{Create, How, Mkfs, OrderChoice, TimeName};
 pub use export::{CompressChoice, Export, FormatChoice};
 pub use extract::{Extract, OverwriteChoice, SparseChoice};
-pub use image::{ImageArgs, InfoArgs, Offset};
+pub use image::{ImageArgs, InfoArgs, Offset, Report};
 pub use input::{InputArgs, RuleOption, SpecialKind};
 pub use integrity::{Check, LevelChoice, Parity, Repair, Sign, Verify};
 pub use listing::{Du, Dump, Ls, LsFormat, Paths, Sum, SumAlgorithm, TreeArgs};
@@ -116,6 +116,8 @@ pub enum Command {
     ///
     /// With -v, show how it is stored: frames, codecs, tables and sections.
     Info(InfoArgs),
+    /// Write an HTML page about an image: where the bytes are, what was saved, what reads cost.
+    Report(Report),
     /// Print checksums of the files of an image, in the format of sha256sum(1).
     Sum(Sum),
     /// Check an image for damage.

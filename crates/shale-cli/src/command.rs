@@ -21,6 +21,7 @@ pub mod extract; // files out of an image
 pub mod export; // an image into an archive
 pub mod info; // size and storage of an image
 pub mod sum; // checksums of files
+pub mod report_page; // an HTML page about an image
 pub mod repair; // repairs
 pub mod sign; // keys and signatures
 pub mod dump; // internal structures

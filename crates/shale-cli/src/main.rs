@@ -104,6 +104,7 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
         Command::Extract(args) => command::extract::run(args, say),
         Command::Export(args) => command::export::run(args, say),
         Command::Info(args) => command::info::run(args, say),
+        Command::Report(args) => command::report_page::run(args, say),
         Command::Sum(args) => command::sum::run(args, say),
         Command::Check(args) => command::check::run(args, say),
         Command::Repair(args) => command::repair::run(args, say),

@@ -44,6 +44,20 @@ pub struct InfoArgs {
     pub expect: Option<Identity>,
 }
 
+/// `shale report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The image, and the snapshot whose files the page shows.
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// The page to write; `-` is standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Replace an existing page.
+    #[arg(short, long)]
+    pub force: bool,
+}
+
 /// Offset of an image in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offset {

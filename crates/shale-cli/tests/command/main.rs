@@ -9,6 +9,7 @@ mod choose; // what is packed by metadata, marks and caches
 mod sources; // several sources that claim one path
 mod extract; // policies, patterns, damage, existing files and links
 mod listing; // ls, tree, stat, cat, info, dump, check
+mod report_page; // the page of `shale report`
 mod query; // find, diff, grep and snapshots
 mod protect; // parity, signatures, comparisons and checksums
 mod order; // order of contents in the image

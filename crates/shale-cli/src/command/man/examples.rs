@@ -141,6 +141,10 @@ pub fn of(name: &str) -> (&'static [Example], &'static [&'static str]) {
             ],
             &["shale-du(1)", "shale-dump(1)"],
         ),
+        "report" => (
+            &[("shale report image.shale -o report.html", "Writes a page for a browser.")],
+            &["shale-info(1)", "shale-du(1)"],
+        ),
         "sum" => (
             &[("shale sum image.shale > SHA256SUMS", "Writes a list for `sha256sum -c`.")],
             &["shale-verify(1)", "sha256sum(1)"],
