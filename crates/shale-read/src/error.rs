@@ -285,12 +285,18 @@ impl ReadError {
 
     /// Returns whether a repair of the bytes that were read could remove the fault.
     pub(crate) fn is_repairable(&self) -> bool {
-        matches!(self.fault(), Fault::Io { .. } | Fault::Checksum { .. } | Fault::Format { .. })
+        match self.fault() {
+            Fault::Io { error, .. } => !is_of_network(error),
+            fault => matches!(fault, Fault::Checksum { .. } | Fault::Format { .. }),
+        }
     }
 
     /// Returns whether no image was found, or the source failed.
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(self.fault(), Fault::Io { .. } | Fault::NotImage { .. })
+        match self.fault() {
+            Fault::Io { error, .. } => !is_of_network(error),
+            fault => matches!(fault, Fault::NotImage { .. }),
+        }
     }
 
     /// Puts `place` before the places already named.
@@ -305,6 +311,22 @@ impl ReadError {
         }
         self
     }
+}
+
+/// True if reading other bytes of the source fails in the same way, as far as one can tell: no
+/// repair helps.
+fn is_of_network(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::NotFound
+            | Kind::PermissionDenied
+            | Kind::Unsupported
+            | Kind::StaleNetworkFileHandle
+            | Kind::HostUnreachable
+            | Kind::TimedOut
+            | Kind::ConnectionAborted
+    )
 }
 
 impl<F: Into<Fault>> From<F> for ReadError {

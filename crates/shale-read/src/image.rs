@@ -29,6 +29,7 @@ use crate::frames::store::{FrameStore, ReadCost};
 use crate::options::Options;
 use crate::storage::open::{LocatedImage, OffsetChoice, Recovery};
 use crate::storage::pages::{PageStore, TableHandle, TablePages};
+use crate::storage::plan::Plan;
 use crate::storage::sections::{self, SectionWalk};
 use crate::storage::source::{ByteSource, FileSource, SliceSource};
 use crate::storage::stored::Stored;
@@ -98,6 +99,9 @@ impl Image {
         if !options.repair || !(error.is_corrupt() || error.is_lost()) {
             return Err(error);
         }
+        if source.is_far() && matches!(error.fault(), Fault::NotImage { .. }) {
+            return Err(error); // Looking for parity may read everything, and any URL may be given.
+        }
         let start = match options.offset {
             OffsetChoice::At(start) => start,
             // An image stored inside this one must not be mistaken for it.
@@ -161,6 +165,10 @@ impl Image {
             if Superblock::decode(&bytes, shale_codec::xxh3_64)? != superblock {
                 return Err(contradiction("the superblock is another than the identity says"));
             }
+        }
+        if let Some(mut plan) = Plan::new(&stored) {
+            plan.add(trailer.root_offset, trailer.root_section_len);
+            plan.tell();
         }
         let cache =
             options.cache.clone().unwrap_or_else(|| FrameCache::new(options.cache_bytes_max));

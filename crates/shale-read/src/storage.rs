@@ -8,5 +8,6 @@ pub(crate) mod stored; // the bytes of one image: bounded and counted
 pub(crate) mod decoders; // decoder contexts, kept for the next decode
 pub(crate) mod sections; // section headers, trailer and root: read and verified
 pub(crate) mod open; // where in a source an image begins, and its newest trailer
+pub(crate) mod plan; // reads of a source that is far away, said beforehand
 pub(crate) mod pages; // table pages: fetched, verified, cached
 pub(crate) mod tables; // tables as such, page by page: for check and dump

@@ -49,7 +49,8 @@ pub struct Tree {
 }
 
 impl Image {
-    /// Returns the tree of one snapshot. Reads nothing.
+    /// Returns the tree of one snapshot. Reads nothing; a source that is far away is told that the
+    /// top pages of the tables will be read.
     ///
     /// # Errors
     /// The image has no such snapshot.
@@ -68,6 +69,7 @@ impl Image {
             Some(record) => {
                 let contents = Arc::clone(self.contents());
                 let tables = SnapshotTables::new(contents, self.page_store(), record);
+                tables.plan_use(self.page_store());
                 Ok(Tree { image: Arc::clone(self), tables: Arc::new(tables) })
             }
             None => Err(Fault::NoSnapshot { wanted, snapshot_count }.into()),
@@ -240,6 +242,13 @@ impl Tree {
         Entries::new(Arc::clone(&self.tables), directory_inode, cookie)
     }
 
+    /// Says that most of the tree will be listed or walked over. If the source is far away, it
+    /// fetches the tables of names and attributes at once, up to 16 MiB of them; otherwise this
+    /// does nothing. Reads index pages.
+    pub fn will_list(&self) {
+        self.tables.plan_listing(self.image.page_store());
+    }
+
     /// Walks over everything below `inode`, depth first in name order. `inode` comes first and may
     /// be of any kind. A directory comes before its entries.
     ///
@@ -256,6 +265,9 @@ impl Tree {
     /// # Errors
     /// `inode` does not exist or its row is damaged.
     pub fn walk(&self, inode: u64) -> Result<Walk, ReadError> {
+        if inode == ROOT_INODE {
+            self.will_list();
+        }
         Walk::new(Arc::clone(&self.tables), inode)
     }
 }

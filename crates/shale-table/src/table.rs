@@ -293,10 +293,49 @@ impl<'s, S: PageSource> Table<'s, S> {
         })
     }
 
+    /// Calls `visit` with the data pages of `rows` in order, and the rows of each, until it returns
+    /// false. Touches index pages only, one a level below the top for each data page: for those who
+    /// fetch pages before they are read.
+    ///
+    /// # Errors
+    /// There are no such rows; else see [`Table`].
+    pub fn visit_data_pages(
+        &self,
+        rows: Range<u64>,
+        mut visit: impl FnMut(&PageRef, Range<u64>) -> bool,
+    ) -> Result<(), S::Error> {
+        self.check_rows(&rows)?;
+        let mut at = rows.start;
+        while at < rows.end {
+            let found = self.locate(index::FIRST_ROW, at)?;
+            let (page, held) = found
+                .filter(|(_, held)| held.contains(&at))
+                .ok_or_else(|| self.damaged("the index has no page for a row"))?;
+            at = held.end;
+            if !visit(&page, held) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Goes down to the last data page whose `column` in the index is at most `value`. Returns that
     /// page and its first row, or `None` if the very first is greater. The page has exactly the
     /// rows that the index gives it, and all of them are rows of the table.
     fn descend(&self, column: usize, value: u64) -> Result<Option<(Arc<Page>, u64)>, S::Error> {
+        let Some((page, rows)) = self.locate(column, value)? else { return Ok(None) };
+        let page = self.source.page(&page, self.schema)?;
+        if rows.end.checked_sub(rows.start) != Some(page.row_count() as u64) {
+            return Err(self
+                .damaged("a data page has not the rows that the index gives it")
+                .into());
+        }
+        Ok(Some((page, rows.start)))
+    }
+
+    /// As [`Table::descend`], without the data page itself: where it is, and the rows that the
+    /// index gives it.
+    fn locate(&self, column: usize, value: u64) -> Result<Option<(PageRef, Range<u64>)>, S::Error> {
         let mut page = self.root.top;
         let mut rows = 0..self.root.row_count;
         for level in (1..self.root.level_count).rev() {
@@ -314,13 +353,7 @@ impl<'s, S: PageSource> Table<'s, S> {
             }
             rows.start = entry.first_row;
         }
-        let page = self.source.page(&page, self.schema)?;
-        if rows.end.checked_sub(rows.start) != Some(page.row_count() as u64) {
-            return Err(self
-                .damaged("a data page has not the rows that the index gives it")
-                .into());
-        }
-        Ok(Some((page, rows.start)))
+        Ok(Some((page, rows)))
     }
 
     pub(crate) fn check_rows(&self, rows: &Range<u64>) -> Result<(), TableError> {

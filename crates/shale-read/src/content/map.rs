@@ -15,6 +15,7 @@ use shale_table::Cursor;
 use crate::error::{ErrorContext, Expected, Fault, ReadError, contradiction, value};
 use crate::frames::store::FrameStore;
 use crate::storage::pages::{TableHandle, TablePages};
+use crate::storage::plan::Plan;
 
 /// A range of a content whose bytes come from one frame, one hole or one zero run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +72,18 @@ impl ContentMap {
 
     pub(crate) fn frames(&self) -> &Arc<FrameStore> {
         &self.frames
+    }
+
+    /// Adds the top pages of contents, extents, frames and references to `plan`.
+    pub(crate) fn plan_tops(&self, plan: &mut Plan<'_>) {
+        self.contents.plan_top(plan);
+        self.extents.plan_top(plan);
+        self.frames.tables().plan_tops(plan);
+    }
+
+    /// Adds all pages of the table of contents to `plan`.
+    pub(crate) fn plan_lengths(&self, plan: &mut Plan<'_>) {
+        self.contents.plan_rows(0..self.contents.row_count(), plan);
     }
 
     pub(crate) fn content_count(&self) -> u64 {

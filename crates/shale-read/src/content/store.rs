@@ -4,20 +4,27 @@
 //! the content, so a read beyond its end gives no bytes, as `pread` does.
 
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use shale_format::schema::STREAM_HOLE;
 
 use crate::content::map::{ContentMap, Piece, PieceKind, Pieces, Segments};
 use crate::content::prefetch::{Guess, Prefetch};
+use crate::content::sequences::Sequences;
 use crate::counters::add;
 use crate::error::{Expected, ReadError, value};
 use crate::frames::cache::FrameBytes;
 use crate::frames::store::FrameStore;
+use crate::storage::plan::Plan;
 
 /// Shorter reads than this seldom cover more than a frame or two; looking for frames to share
 /// would cost more than it gains.
 const SHARED_READ_LEN_MIN: usize = 96 << 10;
+
+/// Bytes of a content that are planned, fetched and used together, if the source is far away.
+const FAR_STEP_LEN: u64 = 1 << 20;
+/// Frames of one plan at most.
+const FAR_FRAMES_MAX: usize = 4096;
 
 /// The bytes of holes and zero runs, handed out piece by piece.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
@@ -26,6 +33,8 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 pub(crate) struct ContentStore {
     map: ContentMap,
     prefetch: Prefetch,
+    /// What was planned for a source that is far away.
+    far: Mutex<Sequences>,
     /// For jobs, which must not keep the image alive.
     me: Weak<Self>,
 }
@@ -35,7 +44,8 @@ impl ContentStore {
     /// of a sequential reader.
     pub(crate) fn new(map: ContentMap, prefetch_bytes_max: u64) -> Arc<Self> {
         let prefetch = Prefetch::new(prefetch_bytes_max);
-        Arc::new_cyclic(|me| Self { map, prefetch, me: Weak::clone(me) })
+        let far = Mutex::default();
+        Arc::new_cyclic(|me| Self { map, prefetch, far, me: Weak::clone(me) })
     }
 
     pub(crate) fn frames(&self) -> &Arc<FrameStore> {
@@ -44,6 +54,16 @@ impl ContentStore {
 
     pub(crate) fn content_count(&self) -> u64 {
         self.map.content_count()
+    }
+
+    /// Adds the top pages of the tables to `plan`.
+    pub(crate) fn plan_tops(&self, plan: &mut Plan<'_>) {
+        self.map.plan_tops(plan);
+    }
+
+    /// Adds the lengths of all contents to `plan`.
+    pub(crate) fn plan_lengths(&self, plan: &mut Plan<'_>) {
+        self.map.plan_lengths(plan);
     }
 
     pub(crate) fn content_len(&self, content: u64) -> Result<u64, ReadError> {
@@ -70,6 +90,7 @@ impl ContentStore {
         buf: &mut [u8],
     ) -> Result<usize, ReadError> {
         let range = offset..offset.saturating_add(buf.len() as u64);
+        self.plan(content, &range);
         let has_workers = self.frames().workers().is_some();
         let mut filled = 0;
         let take = |bytes: &[u8]| {
@@ -100,7 +121,48 @@ impl ContentStore {
         range: Range<u64>,
         visit: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), ReadError> {
-        self.visit_pieces(self.pieces(content, range)?, visit)
+        let mut visit = visit;
+        if !self.frames().is_far() {
+            return self.visit_pieces(self.pieces(content, range)?, visit);
+        }
+        // In steps, so that each is fetched while the one before is used.
+        let end = range.end.min(self.content_len(content)?);
+        let (mut at, mut goes_on) = (range.start, true);
+        while at < end && goes_on {
+            let step = at..end.min(at.saturating_add(FAR_STEP_LEN));
+            self.plan(content, &step);
+            at = step.end;
+            self.visit_pieces(self.pieces(content, step)?, |bytes| {
+                goes_on = visit(bytes);
+                goes_on
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Says to a source that is far away what a read of `range` needs, and what is likely to be
+    /// read after it: the rest of a file that is read from front to back.
+    fn plan(&self, content: u64, range: &Range<u64>) {
+        if !self.frames().is_far() {
+            return;
+        }
+        let wanted = {
+            let mut sequences = self.far.lock().unwrap_or_else(PoisonError::into_inner);
+            sequences.wanted(content, range)
+        };
+        let Some(wanted) = wanted else { return };
+        // Whatever is wrong with the tables is reported by the read itself.
+        let Ok(pieces) = self.pieces(content, wanted) else { return };
+        let mut frames: Vec<u64> = pieces
+            .map_while(Result::ok)
+            .filter_map(|piece| match piece.kind {
+                PieceKind::Frame { frame, .. } => Some(frame),
+                PieceKind::Hole | PieceKind::Zero => None,
+            })
+            .take(FAR_FRAMES_MAX)
+            .collect();
+        frames.dedup();
+        self.frames().plan(&frames);
     }
 
     /// Bytes of a content that are not in holes. Walks over all of its extents.

@@ -12,6 +12,7 @@ use shale_table::Table;
 
 use crate::error::{ErrorContext, Expected, Fault, ReadError, value};
 use crate::storage::pages::{TableHandle, TablePages};
+use crate::storage::plan::Plan;
 use crate::storage::stored::Stored;
 
 /// Frame records read at once by [`FrameRecords`].
@@ -47,6 +48,29 @@ impl FrameTables {
     /// The bytes that frames lie in.
     pub(crate) fn stored(&self) -> &Stored {
         &self.stored
+    }
+
+    /// Adds the top pages of both tables to `plan`.
+    pub(crate) fn plan_tops(&self, plan: &mut Plan<'_>) {
+        self.frames.plan_top(plan);
+        self.references.plan_top(plan);
+    }
+
+    /// Adds the pages with the records of `frames` to `plan`.
+    pub(crate) fn plan_records(&self, frames: &[u64], plan: &mut Plan<'_>) {
+        for &frame in frames {
+            // The row after a frame's holds the end of its plain bytes.
+            self.frames.plan_rows(frame..frame.saturating_add(2), plan);
+        }
+    }
+
+    /// Adds the pages with the references of `records` to `plan`.
+    pub(crate) fn plan_references(&self, records: &[FrameRecord], plan: &mut Plan<'_>) {
+        for record in records.iter().filter(|record| record.reference_count > 0) {
+            let first = record.reference_first;
+            let end = first.saturating_add(u64::from(record.reference_count));
+            self.references.plan_rows(first..end, plan);
+        }
     }
 
     pub(crate) fn frame_count(&self) -> u64 {

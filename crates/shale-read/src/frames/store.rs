@@ -11,7 +11,7 @@
 //! alone: it finds frames that are decoded by then, waits for those being decoded and decodes the
 //! rest itself. A frame is still decoded once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
@@ -25,6 +25,7 @@ use crate::frames::cache::{FrameBytes, FrameCache, FrameKey};
 use crate::frames::records::{FrameRecords, FrameTables, References};
 use crate::frames::workers::Workers;
 use crate::storage::decoders::Context;
+use crate::storage::plan::Plan;
 use crate::storage::stored::check_sum;
 
 /// Frames that one read may decode; far more than honest bounds on bytes allow.
@@ -106,6 +107,11 @@ impl FrameStore {
 
     pub(crate) fn read_bytes_max(&self) -> u64 {
         self.read_bytes_max
+    }
+
+    /// True if it pays to plan reads.
+    pub(crate) fn is_far(&self) -> bool {
+        self.tables.stored().is_far()
     }
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {
@@ -197,6 +203,39 @@ impl FrameStore {
             }
         }
         Ok(cost)
+    }
+
+    /// Says that `frames` will be decoded: a source that is far away fetches them and all that they
+    /// refer to at once. Reads their records, with one round trip for each depth of references.
+    pub(crate) fn plan(&self, frames: &[u64]) {
+        let stored = self.tables.stored();
+        let Some(mut plan) = Plan::new(stored) else { return };
+        let missing = |frame: &u64| !self.is_cached(*frame);
+        let mut wave: Vec<u64> = frames.iter().copied().filter(missing).collect();
+        let mut met: HashSet<u64> = wave.iter().copied().collect();
+        while !wave.is_empty() {
+            if let Some(mut pages) = Plan::new(stored) {
+                self.tables.plan_records(&wave, &mut pages);
+                pages.tell();
+            }
+            // Damaged records are reported by those who read them.
+            let records: Vec<_> =
+                wave.iter().filter_map(|frame| self.record(*frame).ok()).collect();
+            for record in &records {
+                if !plan.add(record.stored_offset, record.stored_len) {
+                    return plan.tell();
+                }
+            }
+            if let Some(mut pages) = Plan::new(stored) {
+                self.tables.plan_references(&records, &mut pages);
+                pages.tell();
+            }
+            let references = records.iter().filter_map(|record| self.references(record).ok());
+            let below: Vec<u64> =
+                references.flat_map(|references| references.frames().to_vec()).collect();
+            wave = below.into_iter().filter(|frame| met.insert(*frame) && missing(frame)).collect();
+        }
+        plan.tell();
     }
 
     /// Leaves the missing ones of `frames` to the workers, all but the first. Each frame comes with

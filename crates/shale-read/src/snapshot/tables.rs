@@ -20,6 +20,7 @@ use crate::snapshot::attributes::Attributes;
 use crate::snapshot::directory::Directory;
 use crate::snapshot::marks::Marks;
 use crate::storage::pages::{PageStore, TableHandle};
+use crate::storage::plan::Plan;
 
 /// Inode of the root directory.
 pub(crate) const ROOT_INODE: u64 = 1;
@@ -55,6 +56,27 @@ impl SnapshotTables {
             record: record.clone(),
             marks: Marks::default(),
         }
+    }
+
+    /// Says that the tables will be read: fetches their top pages at once, from a source that is
+    /// far away.
+    pub(crate) fn plan_use(&self, pages: &PageStore) {
+        let Some(mut plan) = Plan::new(pages.stored()) else { return };
+        for table in [&self.inodes, &self.directories, &self.entries, &self.symlinks] {
+            table.plan_top(&mut plan);
+        }
+        self.contents.plan_tops(&mut plan);
+        plan.tell();
+    }
+
+    /// Says that most of the tree will be listed; see [`crate::Tree::will_list`].
+    pub(crate) fn plan_listing(&self, pages: &PageStore) {
+        let Some(mut plan) = Plan::new(pages.stored()) else { return };
+        for table in [&self.directories, &self.entries, &self.inodes, &self.symlinks] {
+            table.plan_rows(0..table.row_count(), &mut plan);
+        }
+        self.contents.plan_lengths(&mut plan);
+        plan.tell();
     }
 
     pub(crate) fn contents(&self) -> &ContentStore {

@@ -22,6 +22,8 @@ use crate::storage::stored::Stored;
 
 /// How far into a source the search for a superblock goes.
 const SCAN_LEN_MAX: u64 = 64 << 20;
+/// The same in a source that is far away, where each byte has to come over a network.
+const SCAN_FAR_LEN_MAX: u64 = 4 << 20;
 /// Bytes per read of that search.
 const SCAN_STEP_LEN: u64 = 1 << 20;
 /// Bytes after an image that are compared with zero.
@@ -154,7 +156,8 @@ fn start_by_end(whole: &Stored) -> Result<Option<u64>, ReadError> {
 /// Searches the first part of the source for the superblock's magic. Takes the first one that is
 /// followed by a section header of the same image.
 fn scan(whole: &Stored) -> Result<(u64, Superblock), ReadError> {
-    let scan_len = whole.len().min(SCAN_LEN_MAX);
+    let scan_len_max = if whole.is_far() { SCAN_FAR_LEN_MAX } else { SCAN_LEN_MAX };
+    let scan_len = whole.len().min(scan_len_max);
     let overlap = SUPERBLOCK_MAGIC.len() as u64 - 1;
     let mut at = 0;
     let mut buf = Vec::new();

@@ -6,6 +6,7 @@
 //! at once, it is read once. A failed read is not cached.
 
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +19,7 @@ use shale_table::{Page, PageRef, PageSource, Schema, Table, TableRoot};
 use crate::counters::add;
 use crate::error::{ErrorContext, ReadError, contradiction};
 use crate::storage::decoders::Decoders;
+use crate::storage::plan::Plan;
 use crate::storage::stored::{Stored, check_sum};
 
 /// Memory of one cache entry beside its page.
@@ -84,6 +86,11 @@ impl PageStore {
         Self { stored, decoders, cache }
     }
 
+    /// The bytes that the pages lie in.
+    pub(crate) fn stored(&self) -> &Stored {
+        &self.stored
+    }
+
     /// Frees all cached pages that no reader holds.
     pub(crate) fn clear(&self) {
         self.cache.clear();
@@ -134,6 +141,19 @@ impl TablePages {
         Self { store, dictionary: Arc::new(dictionary) }
     }
 
+    fn key(&self, page: &PageRef, schema: &'static Schema) -> PageKey {
+        PageKey {
+            page: *page,
+            dictionary_offset: self.dictionary.page.offset,
+            schema: ptr::from_ref(schema).addr(),
+        }
+    }
+
+    /// True if the page is in memory.
+    fn is_cached(&self, page: &PageRef, schema: &'static Schema) -> bool {
+        self.store.cache.contains_key(&self.key(page, schema))
+    }
+
     fn dictionary(&self) -> Result<&[u8], ReadError> {
         if let Some(bytes) = self.dictionary.bytes.get() {
             return Ok(bytes);
@@ -176,11 +196,7 @@ impl PageSource for TablePages {
     type Error = ReadError;
 
     fn page(&self, page: &PageRef, schema: &'static Schema) -> Result<Arc<Page>, ReadError> {
-        let key = PageKey {
-            page: *page,
-            dictionary_offset: self.dictionary.page.offset,
-            schema: ptr::from_ref(schema).addr(),
-        };
+        let key = self.key(page, schema);
         let store = &*self.store;
         if let Some(page) = store.cache.get(&key) {
             add(&store.stored.counters().page_hits, 1);
@@ -219,6 +235,24 @@ impl TableHandle {
     /// The table, to read rows from. Copies the root; reads nothing.
     pub(crate) fn table(&self) -> Result<Table<'_, TablePages>, ReadError> {
         Ok(Table::new(self.root, self.schema, &self.pages)?)
+    }
+
+    /// Adds the top page of the table and its dictionary to `plan`.
+    pub(crate) fn plan_top(&self, plan: &mut Plan<'_>) {
+        for page in [self.root.top, self.root.dictionary] {
+            plan.add(page.offset, u64::from(page.stored_len));
+        }
+    }
+
+    /// Adds the data pages of `rows` to `plan`, those that are cached left out. Reads index pages.
+    /// Rows that the table does not have are left out, and so is what a damaged page hides.
+    pub(crate) fn plan_rows(&self, rows: Range<u64>, plan: &mut Plan<'_>) {
+        let rows = rows.start.min(self.root.row_count)..rows.end.min(self.root.row_count);
+        let Ok(table) = self.table() else { return };
+        let _ = table.visit_data_pages(rows, |page, _| {
+            self.pages.is_cached(page, self.schema)
+                || plan.add(page.offset, u64::from(page.stored_len))
+        });
     }
 
     pub(crate) fn row_count(&self) -> u64 {

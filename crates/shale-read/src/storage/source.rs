@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +52,26 @@ pub trait ByteSource: Send + Sync {
         let _ = (offset, buf);
         false
     }
+
+    /// True if a read costs so much, whatever its length, that it pays to say beforehand what will
+    /// be read. The default is false, and [`ByteSource::will_need`] is then never called.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// Says that `ranges` will be read soon, so that the source can fetch them together. Returns at
+    /// once; whatever fails is reported by the reads. The default does nothing.
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        let _ = ranges;
+    }
+
+    /// Fills `buf` from `offset` again from where the bytes come from, past every copy, after wrong
+    /// bytes were read. Returns true if `buf` is worth verifying again. The default keeps no copies
+    /// and returns false.
+    fn read_again(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let _ = (offset, buf);
+        false
+    }
 }
 
 impl<S: ByteSource + ?Sized> ByteSource for Arc<S> {
@@ -64,6 +85,18 @@ impl<S: ByteSource + ?Sized> ByteSource for Arc<S> {
 
     fn heal(&self, offset: u64, buf: &mut [u8]) -> bool {
         (**self).heal(offset, buf)
+    }
+
+    fn is_far(&self) -> bool {
+        (**self).is_far()
+    }
+
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        (**self).will_need(ranges);
+    }
+
+    fn read_again(&self, offset: u64, buf: &mut [u8]) -> bool {
+        (**self).read_again(offset, buf)
     }
 }
 
@@ -166,6 +199,21 @@ impl<S: ByteSource> ByteSource for SliceSource<S> {
     fn heal(&self, offset: u64, buf: &mut [u8]) -> bool {
         let end = offset.checked_add(buf.len() as u64);
         end.is_some_and(|end| end <= self.len) && self.inner.heal(self.start + offset, buf)
+    }
+
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
+    }
+
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        let inside = ranges.iter().filter(|range| range.end <= self.len);
+        let moved = inside.map(|range| self.start + range.start..self.start + range.end);
+        self.inner.will_need(&moved.collect::<Vec<_>>());
+    }
+
+    fn read_again(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let end = offset.checked_add(buf.len() as u64);
+        end.is_some_and(|end| end <= self.len) && self.inner.read_again(self.start + offset, buf)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Offsets here count from the superblock, wherever that lies in the source.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::counters::{Counters, add};
@@ -39,6 +40,18 @@ impl Stored {
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
+    }
+
+    /// True if it pays to plan reads: see [`ByteSource::is_far`].
+    pub(crate) fn is_far(&self) -> bool {
+        self.source.is_far()
+    }
+
+    /// Says that ranges of the image will be read soon. Those outside the image are left out.
+    pub(crate) fn will_need(&self, ranges: &[Range<u64>]) {
+        let inside = ranges.iter().filter(|range| range.start < range.end && range.end <= self.len);
+        let moved = inside.map(|range| self.start + range.start..self.start + range.end);
+        self.source.will_need(&moved.collect::<Vec<_>>());
     }
 
     /// Checks that the bytes `offset..offset + len` lie inside the image.
@@ -88,6 +101,13 @@ impl Stored {
             Err(error) if error.is_repairable() => error,
             result => return result,
         };
+        // Wrong bytes may come from a copy, or have been changed on their way.
+        if !matches!(error.fault(), Fault::Io { .. })
+            && self.source.read_again(self.start + offset, buf)
+            && let Ok(verified) = verify(buf)
+        {
+            return Ok(verified);
+        }
         // A range outside the image is a wrong number, not damage of the bytes it points to. The
         // repaired bytes are returned at once, because the source may drop its copy at any moment.
         if self.check(offset, buf.len() as u64).is_err()

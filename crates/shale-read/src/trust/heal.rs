@@ -430,4 +430,20 @@ impl ByteSource for HealingSource {
             _ => true,
         }
     }
+
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
+    }
+
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        self.inner.will_need(ranges);
+    }
+
+    fn read_again(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let is_read = self.inner.read_again(offset, buf);
+        if is_read {
+            self.apply_overlay(offset, buf);
+        }
+        is_read
+    }
 }

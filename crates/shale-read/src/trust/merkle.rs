@@ -109,6 +109,20 @@ impl MerkleTree {
         Ok(hash)
     }
 
+    /// Where the nodes lie that prove the first and the last of `leaves`: all of them, unless there
+    /// are many leaves.
+    fn nodes_of(&self, leaves: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let top = self.shape.level_count() - 1;
+        (0..top).rev().flat_map(move |level| {
+            [leaves.start, leaves.end - 1].map(|leaf| {
+                let index = leaf >> (8 * level as u32).min(63);
+                let (offset, len, _) = self.shape.node_of(level, index);
+                let at = self.payload_offset + offset;
+                at..at + len as u64
+            })
+        })
+    }
+
     fn node(
         &self,
         source: &dyn ByteSource,
@@ -278,5 +292,27 @@ impl ByteSource for ProvenSource {
         Ok(())
     }
 
-    // No `heal`: covered bytes were repaired before they were compared.
+    // No `heal` and no `read_again`: covered bytes were repaired before they were compared.
+
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
+    }
+
+    /// Leaves are read as a whole, and with the nodes that prove them.
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        let mut all = Vec::with_capacity(ranges.len() * 2);
+        for range in ranges {
+            let covered = self.covered(range.start, range.end);
+            if covered.is_empty() {
+                all.push(range.clone());
+                continue;
+            }
+            let (first, last) = (covered.start / LEAF_LEN, (covered.end - 1) / LEAF_LEN);
+            let start = self.start + first * LEAF_LEN;
+            let end = self.start + last * LEAF_LEN + self.leaf_len(last);
+            all.push(start.min(range.start)..end.max(range.end));
+            all.extend(self.tree.nodes_of(first..last + 1));
+        }
+        self.inner.will_need(&all);
+    }
 }
