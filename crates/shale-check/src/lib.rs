@@ -24,7 +24,8 @@ pub use protection::{ParityFacts, RemovedParity, parity_facts, remove_parity};
 pub use repair::{RepairOptions, RepairReport, repair};
 pub use sign::{
     SignOptions, Verified, embed_signature, generate_key, read_public_key, read_secret_key,
-    read_signature, sign, signature_text, signatures, verify_signature, write_signature,
+    read_signature, sign, signature_text, signatures, verify_signature, verify_signature_in,
+    write_signature,
 };
 
 /// Compiles the examples of the README.

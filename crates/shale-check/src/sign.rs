@@ -21,7 +21,7 @@ use shale_format::signature::{SIGNATURE_LEN, Signature};
 use shale_format::trailer::{PADDED_TO, TRAILER_SECTION_LEN};
 use shale_format::{Identity, SectionHeader, SectionType, Trailer};
 use shale_host::{Cancel, Existing, OutputFile, Phase, Progress, existing};
-use shale_read::{FileSource, Image, OffsetChoice, Options};
+use shale_read::{ByteSource, FileSource, Image, OffsetChoice, Options};
 
 use crate::error::{Error, SignProblem};
 use crate::hex;
@@ -314,8 +314,25 @@ pub fn verify_signature(
     options: &SignOptions,
     progress: &dyn Progress,
 ) -> Result<Verified, Error> {
-    let image = open(path, options)?;
-    let refuse = |problem| Error::Sign { path: path.to_owned(), problem };
+    let source = FileSource::open(path).map_err(Error::io("open", path))?;
+    verify_signature_in(Arc::new(source), path, keys, detached, options, progress)
+}
+
+/// As [`verify_signature`], for an image in any source; errors call it `name`.
+///
+/// # Errors
+/// As [`verify_signature`].
+pub fn verify_signature_in(
+    source: Arc<dyn ByteSource>,
+    name: &Path,
+    keys: &[PublicKey],
+    detached: Option<&Signature>,
+    options: &SignOptions,
+    progress: &dyn Progress,
+) -> Result<Verified, Error> {
+    // Damage must be noticed here, not repaired.
+    let image = Image::open(source, Options::default().offset(options.offset).repair(false))?;
+    let refuse = |problem| Error::Sign { path: name.to_owned(), problem };
     let Some((_, identity)) = image.identity()? else {
         return Err(refuse(SignProblem::NoIdentity));
     };
@@ -338,7 +355,7 @@ pub fn verify_signature(
     let Some(signature) = good else {
         return Err(refuse(SignProblem::NotTrusted { count: found.len(), identity }));
     };
-    let proven = proven(&image, path, options, progress)?;
+    let proven = proven(&image, name, options, progress)?;
     Ok(Verified { public_key: signature.public_key, identity: proven })
 }
 

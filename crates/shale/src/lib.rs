@@ -52,7 +52,7 @@ pub use shale_check::{
     Problem as CheckProblem, Remedy, RemovedParity, RepairOptions, RepairReport, SignOptions,
     SignProblem, Subset, Touches, Verified, add_parity, check, embed_signature, generate_key,
     parity_facts, read_public_key, read_secret_key, read_signature, remove_parity, repair, sign,
-    signature_text, signatures, verify_signature, write_signature,
+    signature_text, signatures, verify_signature, verify_signature_in, write_signature,
 };
 pub use shale_codec::stream::StreamFormat;
 pub use shale_extract::{
