@@ -51,7 +51,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("shale-fuse", &["shale-read"]),
-    ("shale-cli", &["shale", "shale-fuse"]),
+    ("shale-remote", &[]),
+    ("shale-cli", &["shale", "shale-fuse", "shale-remote"]),
     ("shale-capi", &["shale-extract", "shale-host", "shale-model", "shale-read"]),
     ("shale-py", &["shale"]),
 ];

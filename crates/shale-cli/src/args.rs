@@ -14,6 +14,7 @@ mod listing; // ls, tree, stat, cat and dump
 mod extract; // extract
 mod export; // export
 mod query; // find, diff, grep and snapshots
+mod remote; // images that are elsewhere, and the cache of them
 mod integrity; // check, signatures, parity and repair
 
 pub use create::{Create, How, Mkfs, OrderChoice, TimeName};
@@ -25,6 +26,9 @@ pub use integrity::{Check, LevelChoice, Parity, Repair, Sign, Verify};
 pub use listing::{Du, Dump, Ls, LsFormat, Paths, Sum, SumAlgorithm, TreeArgs};
 pub use mount::{Mount, Stats, Umount, ViewChoice};
 pub use query::{Diff, Find, Grep};
+#[cfg(feature = "remote")]
+pub use remote::CacheCommand;
+pub use remote::RemoteArgs;
 
 /// Packs a tree of files into one small, read-only image that reads like a file system.
 #[derive(Debug, Parser)]
@@ -56,6 +60,9 @@ pub struct Arguments {
         help_heading = "Global options"
     )]
     pub progress: ProgressChoice,
+    /// Images that are elsewhere.
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 }
 
 /// How progress is shown.
@@ -144,6 +151,10 @@ pub enum Command {
     Verify(Verify),
     /// Show the internal structures of an image with their offsets.
     Dump(Dump),
+    /// List or clear the cache of images that are elsewhere.
+    #[cfg(feature = "remote")]
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// List mounted images.
     Mounts,
     /// Show statistics of a mounted image.

@@ -25,4 +25,6 @@ pub mod report_page; // an HTML page about an image
 pub mod repair; // repairs
 pub mod sign; // keys and signatures
 pub mod dump; // internal structures
+#[cfg(feature = "remote")]
+pub mod cache; // what is kept of images that are elsewhere
 pub mod man; // man pages

@@ -19,7 +19,8 @@ mod bar; // progress
 mod signal; // Ctrl-C and other signals
 mod input; // sources, filter rules and metadata of a build
 mod foreign; // formats of files that are not images
-mod open; // images by path
+mod elsewhere; // images by URL
+mod open; // images by path or URL
 mod command; // one file for each subcommand
 
 use std::ffi::OsString;
@@ -77,6 +78,15 @@ fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
 
 fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     signal::outlive_size_limit()?;
+    elsewhere::set(&arguments.remote)?;
+    let exit = command(arguments, say);
+    for line in elsewhere::costs() {
+        say.detail(line);
+    }
+    exit
+}
+
+fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     match &arguments.command {
         Command::Create(args) | Command::Rewrite(args) => {
             let is_rewrite = matches!(arguments.command, Command::Rewrite(_));
@@ -113,6 +123,8 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
         Command::Sign(args) => command::sign::sign(args, say),
         Command::Verify(args) => command::sign::verify(args, say),
         Command::Dump(args) => command::dump::run(args, say),
+        #[cfg(feature = "remote")]
+        Command::Cache(args) => command::cache::run(args, say),
         Command::Mounts => command::mounts::run(say),
         Command::Stats(args) => command::stats::run(args, say),
         Command::Completions { shell } => {

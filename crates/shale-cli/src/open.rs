@@ -1,4 +1,4 @@
-//! Opens images and snapshots as the options of a command select them.
+//! Opens images and snapshots, near or elsewhere, as the options of a command select them.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,14 +12,18 @@ use shale::read::{
 };
 
 use crate::args::{ImageArgs, Offset};
+use crate::exit::Misuse;
 use crate::report::{Say, to_stderr};
-use crate::{foreign, text};
+use crate::{elsewhere, foreign, text};
 
-/// Opens the file of an image.
+/// Opens the file of an image, or the object that a URL names.
 ///
 /// # Errors
-/// The file cannot be opened, or is a directory.
-pub fn source(path: &Path) -> anyhow::Result<Arc<dyn ByteSource>> {
+/// It cannot be opened, or is a directory.
+pub fn source(path: &Path, say: &Say) -> anyhow::Result<Arc<dyn ByteSource>> {
+    if elsewhere::is_url(path) {
+        return elsewhere::open(path, say);
+    }
     let open = || -> std::io::Result<FileSource> {
         if std::fs::metadata(path)?.is_dir() {
             return Err(std::io::Error::other("it is a directory, not an image"));
@@ -45,6 +49,21 @@ pub fn named(path: &Path, error: anyhow::Error) -> anyhow::Error {
     match foreign::describe(path).filter(|_| is_missing) {
         Some(what) => anyhow!("{}: not a ShaleFS image: {what}", text::path(path)),
         None => error.context(text::path(path)),
+    }
+}
+
+/// Refuses a URL, for a command that changes the file of an image or writes beside it.
+///
+/// # Errors
+/// `path` is a URL.
+pub fn only_file(path: &Path, command: &str) -> anyhow::Result<()> {
+    match elsewhere::is_url(path) {
+        true => Err(Misuse(format!(
+            "{}: `{command}` needs a file of this machine; download the image first",
+            text::path(path)
+        ))
+        .into()),
+        false => Ok(()),
     }
 }
 
@@ -76,7 +95,8 @@ pub fn image(path: &Path, mut options: Options, say: &Say) -> anyhow::Result<Arc
     let name = text::path(path);
     let log = Log(Arc::new(move |line: &str| to_stderr(&format!("shale: {name}: {line}"))));
     options.log.get_or_insert(log);
-    let image = Image::open(source(path)?, options).map_err(|error| named(path, error.into()))?;
+    let image =
+        Image::open(source(path, say)?, options).map_err(|error| named(path, error.into()))?;
     if let Some(recovery) = image.recovered() {
         say.warn(format!(
             "{}: the end of the image is damaged ({}); using its last complete state of {} bytes. \

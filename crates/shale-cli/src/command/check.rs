@@ -54,7 +54,7 @@ fn one(
     say: &Say,
 ) -> anyhow::Result<Exit> {
     let start = Instant::now();
-    let source = open::source(image)?;
+    let source = open::source(image, say)?;
     let level = match args.level {
         _ if args.no_decode => CheckLevel::Frames,
         LevelChoice::Structure => CheckLevel::Structure,

@@ -111,7 +111,7 @@ fn unmatched<'o>(options: &'o CreateOptions, how: &How) -> Vec<&'o [u8]> {
 fn keep_parity(inputs: &[Input], how: &How, options: &mut CreateOptions, say: &Say) {
     for input in inputs {
         let InputKind::Path(path) = &input.kind else { continue };
-        let Ok(source) = open::source(path) else { continue };
+        let Ok(source) = open::source(path, say) else { continue };
         let Ok(image) = Image::open(source, ReadOptions::default()) else { continue };
         if how.parity.is_none()
             && let Ok(Some(facts)) = shale::parity_facts(&image)

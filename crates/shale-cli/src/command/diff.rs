@@ -14,7 +14,7 @@ use crate::args::Diff;
 use crate::attributes::kind_name;
 use crate::exit::Exit;
 use crate::report::Say;
-use crate::{open, size, text};
+use crate::{elsewhere, open, size, text};
 
 /// Compares two trees and prints what differs.
 ///
@@ -85,6 +85,9 @@ impl Named {
             return Self::Directory(word.to_owned());
         }
         let at = word.as_bytes().iter().rposition(|&byte| byte == b'@');
+        // In the first part of a URL it follows a user.
+        let in_path = |at: usize| word.as_bytes()[..at].iter().filter(|&&b| b == b'/').count() > 2;
+        let at = at.filter(|at| !elsewhere::is_url(path) || in_path(*at));
         match at.filter(|_| !path.exists()) {
             Some(at) => Self::Image {
                 path: OsString::from_vec(word.as_bytes()[..at].to_vec()),

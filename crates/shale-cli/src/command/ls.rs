@@ -38,6 +38,9 @@ pub fn run(args: &Ls, say: &Say) -> anyhow::Result<Exit> {
         count: 0,
         format,
     };
+    if args.recursive || matches!(lister.format, LsFormat::Tar) {
+        tree.will_list();
+    }
     if say.json {
         lister.out.write_all(b"[")?;
     }

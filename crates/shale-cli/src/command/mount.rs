@@ -184,7 +184,7 @@ fn mount(
         Some(path) => subtree(tree, path)?,
     };
     let driver = shale_fuse::Options {
-        source_name: image.image.into_os_string(),
+        source_name: crate::elsewhere::shown(&image.image),
         on_read,
         on_flush,
         ..options.driver.clone()

@@ -15,6 +15,7 @@ use crate::{open, signal, size, text};
 /// # Errors
 /// The image cannot be restored, or the output cannot be written.
 pub fn run(args: &Repair, say: &Say) -> anyhow::Result<Exit> {
+    open::only_file(&args.image, "shale repair")?;
     let options = RepairOptions::default()
         .offset(open::offset(args.offset))
         .salvage(args.salvage)

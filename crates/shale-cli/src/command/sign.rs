@@ -43,6 +43,7 @@ pub fn beside(image: &Path) -> PathBuf {
 /// # Errors
 /// The image is damaged, or the key or signature file cannot be used.
 pub fn sign(args: &Sign, say: &Say) -> anyhow::Result<Exit> {
+    open::only_file(&args.image, "shale sign")?;
     let key = shale::read_secret_key(&args.key)?;
     let options = SignOptions::default().cancel(signal::cancel()?);
     let bar = Bar::new(say);
@@ -89,8 +90,9 @@ pub fn verify(args: &Verify, say: &Say) -> anyhow::Result<Exit> {
         None => Some(beside(&args.image)).filter(|path| path.exists()),
     };
     let detached = path.as_deref().map(shale::read_signature).transpose()?;
-    let bar = Bar::new(say);
-    let verified = shale::verify_signature(&args.image, &keys, detached.as_ref(), &options, &bar);
+    let source = open::source(&args.image, say)?;
+    let (bar, name, detached) = (Bar::new(say), &args.image, detached.as_ref());
+    let verified = shale::verify_signature_in(source, name, &keys, detached, &options, &bar);
     drop(bar);
     let verified = verified.map_err(|error| open::named(&args.image, error.into()))?;
     if say.json {

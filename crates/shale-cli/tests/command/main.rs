@@ -19,6 +19,8 @@ mod mounts; // lists of mounts, several at once, made mount points, logs
 mod block_device; // padding, loop devices, types of mount(8)
 mod signal; // ignored signals stay ignored
 mod threads; // limits on threads
+mod remote; // images that are elsewhere
 mod install; // files of `make install`
 mod events; // waiting for mounts, files and processes
+mod web; // web servers, good ones and others
 mod stage; // a temporary directory with a tree and its image

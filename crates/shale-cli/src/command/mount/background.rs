@@ -11,6 +11,7 @@ use shale::HostError as Error;
 use super::launcher::Launcher;
 use super::log::DriverLog;
 use crate::args::{Mount, Offset};
+use crate::elsewhere;
 use crate::exit::Exit;
 use crate::report::Say;
 
@@ -94,7 +95,7 @@ pub fn start(args: &Mount, launcher: &Launcher, say: &Say) -> anyhow::Result<Exi
     for option in &args.options {
         command.arg("-o").arg(option);
     }
-    command.arg("--").args(&args.what);
+    command.args(elsewhere::words()).arg("--").args(&args.what);
     // A process group of its own, so that a later Ctrl-C in the terminal does not end the mount.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = launcher.start(&mut command)?;

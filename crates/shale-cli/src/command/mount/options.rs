@@ -15,7 +15,7 @@ use super::memory::memory;
 use crate::args::{Mount, Offset, ViewChoice};
 use crate::exit::Misuse;
 use crate::report::Say;
-use crate::{size, text};
+use crate::{elsewhere, size, text};
 
 /// Options that fstab(5) and mount(8) pass to every file system, and that change nothing here.
 const WITHOUT_EFFECT: [&str; 30] = [
@@ -265,12 +265,17 @@ fn verify_level(word: &str) -> anyhow::Result<Option<CheckLevel>> {
 /// Reads `IMAGE DIR`, or any number of `IMAGE=DIR`.
 fn targets(words: &[OsString]) -> anyhow::Result<Vec<Target>> {
     let target = |image: &Path, dir: &Path| -> anyhow::Result<Target> {
+        if elsewhere::is_url(image) {
+            return Ok(Target { image: image.to_owned(), dir: dir.to_owned() });
+        }
         let found = std::fs::canonicalize(image);
         let image = found.with_context(|| format!("cannot open {}", text::path(image)))?;
         Ok(Target { image, dir: dir.to_owned() })
     };
     if let [image, dir] = words
-        && (split(image).is_none() || Path::new(image).exists())
+        && (split(image).is_none()
+            || Path::new(image).exists()
+            || (elsewhere::is_url(Path::new(image)) && split(dir).is_none()))
     {
         return Ok(vec![target(Path::new(image), Path::new(dir))?]);
     }

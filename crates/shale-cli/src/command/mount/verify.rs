@@ -28,7 +28,7 @@ pub fn images(options: &MountOptions, cancel: Cancel, say: &Say) -> anyhow::Resu
     for target in &options.targets {
         let name = text::path(&target.image);
         let bar = Bar::new(say);
-        let report = shale::check(open::source(&target.image)?, &check_options, &bar);
+        let report = shale::check(open::source(&target.image, say)?, &check_options, &bar);
         drop(bar);
         let report = report.with_context(|| name.clone())?;
         if !report.is_clean() {

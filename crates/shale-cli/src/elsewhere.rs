@@ -1,0 +1,238 @@
+//! Images that are elsewhere: URLs as arguments, the options for them, what reading them cost.
+//!
+//! The options are those of the process, set once before the first image is opened.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use shale::read::ByteSource;
+
+use crate::args::RemoteArgs;
+use crate::report::Say;
+
+/// True if an argument is a URL, and not a path. A file with such a name is meant only by another
+/// name, such as `./s3://a`.
+pub fn is_url(path: &Path) -> bool {
+    let Some((scheme, _)) = path.to_str().and_then(|text| text.split_once("://")) else {
+        return false;
+    };
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+/// The options of the command line, as words for another process.
+static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Takes the options of the command line.
+///
+/// # Errors
+/// The endpoint is not a URL of a web server.
+pub fn set(args: &RemoteArgs) -> anyhow::Result<()> {
+    let _ = WORDS.set(args.words());
+    set_options(args)
+}
+
+/// An image as it is shown to others: a URL without its password and without its query, which may
+/// hold a signature.
+pub fn shown(path: &Path) -> OsString {
+    if !is_url(path) {
+        return path.as_os_str().to_owned();
+    }
+    let text = path.to_string_lossy();
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    let rest = rest.split('?').next().unwrap_or_default();
+    let (place, key) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let place = place.rsplit_once('@').map_or(place, |(_, host)| host);
+    format!("{scheme}://{place}{key}").into()
+}
+
+/// The options that were set, as words of a command line.
+pub fn words() -> &'static [OsString] {
+    WORDS.get().map_or(&[], Vec::as_slice)
+}
+
+#[cfg(feature = "remote")]
+use with::set_options;
+#[cfg(feature = "remote")]
+pub use with::{cache, costs, open};
+#[cfg(not(feature = "remote"))]
+use without::set_options;
+#[cfg(not(feature = "remote"))]
+pub use without::{costs, open};
+
+#[cfg(feature = "remote")]
+mod with {
+    use std::io;
+    use std::ops::Range;
+    use std::path::PathBuf;
+    use std::sync::{Mutex, PoisonError};
+    use std::time::Duration;
+
+    use anyhow::{Context, anyhow};
+    use shale::read::FileSource;
+    use shale_remote::{Cache, CacheOptions, Location, Object, Options};
+
+    use super::*;
+    use crate::exit::Misuse;
+    use crate::size;
+
+    /// Size of the cache on disk.
+    const CACHE_SIZE: u64 = 2 << 30;
+
+    static OPTIONS: OnceLock<Options> = OnceLock::new();
+    /// The objects that were opened, to say at the end what they cost.
+    static OPENED: Mutex<Vec<Arc<Object>>> = Mutex::new(Vec::new());
+
+    /// As [`super::set`].
+    pub fn set_options(args: &RemoteArgs) -> anyhow::Result<()> {
+        if let Some(endpoint) = &args.endpoint
+            && !(endpoint.starts_with("http://") || endpoint.starts_with("https://"))
+        {
+            let what = format!("--endpoint {endpoint}: it must begin with http:// or https://");
+            return Err(Misuse(what).into());
+        }
+        let mut options = Options {
+            endpoint: args.endpoint.clone(),
+            region: args.region.clone(),
+            is_anonymous: args.no_sign_request,
+            is_offline: args.offline,
+            cache: cache_options(args),
+            ..Options::default()
+        };
+        if let Some(seconds) = args.timeout {
+            options.timeout = Duration::from_secs(seconds);
+        }
+        let _ = OPTIONS.set(options);
+        Ok(())
+    }
+
+    fn cache_options(args: &RemoteArgs) -> Option<CacheOptions> {
+        let bytes_max = args.cache_size.unwrap_or(CACHE_SIZE);
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        // A path that is not absolute is not valid there.
+        let xdg = variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let home = || Some(PathBuf::from(variable("HOME")?).join(".cache"));
+        let default = || Some(xdg.or_else(home)?.join("shale"));
+        let dir = args.cache_dir.clone().or_else(default)?;
+        (bytes_max > 0).then_some(CacheOptions { dir, bytes_max })
+    }
+
+    /// The cache on disk and its directory; `None` if there is none.
+    pub fn cache() -> Option<(Cache, PathBuf)> {
+        let options = OPTIONS.get()?.cache.as_ref()?;
+        Some((Cache::new(options), options.dir.clone()))
+    }
+
+    /// Opens the object or file that a URL names. Prints a warning if what is cached is used
+    /// because the server cannot be reached.
+    ///
+    /// # Errors
+    /// The URL is not valid, or the object cannot be opened.
+    pub fn open(url: &Path, say: &Say) -> anyhow::Result<Arc<dyn ByteSource>> {
+        let text = url.to_str().unwrap_or_default();
+        let location = match Location::parse(text) {
+            Some(location) => location.map_err(Misuse::of)?,
+            None => return Err(anyhow!("not a URL: {}", url.display())),
+        };
+        let url = match location {
+            Location::File(path) => {
+                let open = || format!("cannot open {}", crate::text::path(&path));
+                return Ok(Arc::new(FileSource::open(&path).with_context(open)?));
+            }
+            Location::Object(url) => url,
+        };
+        let options = OPTIONS.get().cloned().unwrap_or_default();
+        let object = Arc::new(Object::open(&url, &options)?);
+        if let Some(reason) = object.offline().filter(|_| !options.is_offline) {
+            say.warn(format!("{url}: {reason}; using what is cached of it"));
+        }
+        OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&object));
+        Ok(Arc::new(Source(object)))
+    }
+
+    /// What reading each object cost, one line each.
+    pub fn costs() -> Vec<String> {
+        let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = |object: &Arc<Object>| {
+            let cost = object.counters();
+            format!(
+                "{}: {} requests in {} round trips ({} tried again), {} received, {} cached",
+                object.name(),
+                cost.requests,
+                cost.round_trips,
+                cost.retries,
+                size::show(cost.received_bytes),
+                size::show(cost.cached_bytes),
+            )
+        };
+        opened.iter().map(line).collect()
+    }
+
+    /// An object as a source of an image.
+    struct Source(Arc<Object>);
+
+    impl ByteSource for Source {
+        fn len(&self) -> u64 {
+            self.0.len()
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            self.0.read_at(offset, buf)
+        }
+
+        fn is_far(&self) -> bool {
+            true
+        }
+
+        fn will_need(&self, ranges: &[Range<u64>]) {
+            self.0.will_need(ranges);
+        }
+
+        fn read_again(&self, offset: u64, buf: &mut [u8]) -> bool {
+            self.0.read_again(offset, buf)
+        }
+    }
+}
+
+#[cfg(not(feature = "remote"))]
+mod without {
+    use super::*;
+
+    /// Takes the options of the command line, of which this build has no use.
+    pub fn set_options(_: &RemoteArgs) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Refuses a URL.
+    pub fn open(url: &Path, _: &Say) -> anyhow::Result<Arc<dyn ByteSource>> {
+        anyhow::bail!(
+            "{}: this program was built without support for URLs (the feature `remote`); download \
+             the image first",
+            url.display()
+        )
+    }
+
+    /// What reading cost: nothing.
+    pub fn costs() -> Vec<String> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_urls_are_told_apart() {
+        for url in ["s3://a/b", "HTTPS://h/x", "ftp://h/x"] {
+            assert!(is_url(Path::new(url)), "{url}");
+        }
+        let url = Path::new("https://me:secret@h:1/a@b?sig=secret");
+        assert_eq!(shown(url), "https://h:1/a@b");
+        assert_eq!(shown(Path::new("a?b")), "a?b");
+        for path in ["a/b", "./s3://a/b", "a:b", "/x://y", "://"] {
+            assert!(!is_url(Path::new(path)), "{path}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What went wrong elsewhere: to which object, why, and what to do.
+
+use std::io;
+
+/// An object could not be opened or read.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{url}: {reason}")]
+pub struct Error {
+    /// The URL, without passwords and signatures.
+    pub url: String,
+    /// What happened.
+    pub reason: Reason,
+}
+
+/// Why an object could not be opened or read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The URL cannot be used.
+    #[error("not a valid URL: {0}")]
+    Url(String),
+    /// The server has no such object.
+    #[error("there is no such object (status {status}){detail}; check the URL")]
+    NotFound {
+        /// Status of the answer.
+        status: u16,
+        /// What the server said.
+        detail: String,
+    },
+    /// The server refuses to give the object to this user.
+    #[error("access denied (status {status}){detail}; {advice}")]
+    Denied {
+        /// Status of the answer.
+        status: u16,
+        /// What the server said.
+        detail: String,
+        /// Which credentials were used, and what to do.
+        advice: &'static str,
+    },
+    /// The server sends whole files only.
+    #[error(
+        "the server sends the whole file only, not ranges of it; download the file first, or use a \
+         server that supports range requests (most web servers and all object stores do)"
+    )]
+    NoRanges,
+    /// The object is not the one that was opened.
+    #[error("the object has changed since it was opened ({0}); open it again")]
+    Changed(String),
+    /// The server sent something else than it was asked for.
+    #[error("the server sent a wrong answer: {0}")]
+    Answer(String),
+    /// The server failed, or refused for another reason.
+    #[error("the server answered with status {status}{detail}; try again later")]
+    Server {
+        /// Status of the answer.
+        status: u16,
+        /// What the server said.
+        detail: String,
+    },
+    /// The server cannot be reached.
+    #[error("cannot reach the server: {0}; check the network, the URL and the proxy settings")]
+    Unreachable(String),
+    /// The server did not answer, or sent nothing for too long.
+    #[error(
+        "no answer within {seconds} s ({what}); check the network, or allow more time with --timeout"
+    )]
+    Timeout {
+        /// What was waited for.
+        what: &'static str,
+        /// The time limit.
+        seconds: u64,
+    },
+    /// The connection broke while bytes arrived.
+    #[error("the connection broke after {arrived} of {expected} bytes: {why}; try again")]
+    Broken {
+        /// Bytes that arrived.
+        arrived: u64,
+        /// Bytes that were asked for.
+        expected: u64,
+        /// Why it broke.
+        why: String,
+    },
+    /// The server's certificate is not trusted, or there is no TLS.
+    #[error(
+        "no secure connection: {0}; check the certificate of the server (SSL_CERT_FILE adds one)"
+    )]
+    Tls(String),
+    /// Credentials cannot be found or read.
+    #[error("credentials: {0}")]
+    Credentials(String),
+    /// The object is not in the cache, and the network must not be used.
+    #[error("not in the cache, and --offline forbids the network")]
+    Offline,
+    /// The range is beyond the end of the object.
+    #[error("the object ends at byte {len}; a read reaches byte {end}")]
+    End {
+        /// Length of the object.
+        len: u64,
+        /// End of the read.
+        end: u64,
+    },
+}
+
+impl Reason {
+    /// True if asking again may help.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Reason::Server { status, .. } => matches!(status, 408 | 425 | 429 | 500..=599),
+            Reason::Timeout { .. } | Reason::Broken { .. } | Reason::Unreachable(_) => true,
+            _ => false,
+        }
+    }
+
+    /// True if the server was not reached at all, so that cached bytes may take its place.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, Reason::Unreachable(_) | Reason::Timeout { .. })
+    }
+
+    fn io_kind(&self) -> io::ErrorKind {
+        match self {
+            Reason::NotFound { .. } => io::ErrorKind::NotFound,
+            Reason::Denied { .. } | Reason::Credentials(_) => io::ErrorKind::PermissionDenied,
+            Reason::NoRanges => io::ErrorKind::Unsupported,
+            Reason::Changed(_) => io::ErrorKind::StaleNetworkFileHandle,
+            Reason::Unreachable(_) | Reason::Offline => io::ErrorKind::HostUnreachable,
+            Reason::Timeout { .. } => io::ErrorKind::TimedOut,
+            Reason::Broken { .. } => io::ErrorKind::ConnectionAborted,
+            Reason::End { .. } => io::ErrorKind::UnexpectedEof,
+            Reason::Url(_) => io::ErrorKind::InvalidInput,
+            Reason::Answer(_) | Reason::Server { .. } | Reason::Tls(_) => io::ErrorKind::Other,
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        io::Error::new(error.reason.io_kind(), error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_passing_troubles_are_tried_again() {
+        let server = |status| Reason::Server { status, detail: String::new() };
+        assert!(server(503).is_passing() && server(429).is_passing());
+        assert!(!server(400).is_passing() && !Reason::NoRanges.is_passing());
+        assert!(!Reason::Changed(String::new()).is_passing());
+    }
+}
