@@ -16,10 +16,12 @@ __all__ = ["DamagedError", "FileSystem", "IdentityError", "NotAnImageError", "Ra
 __version__ = "0.1.0"
 
 
-def open(source, snapshot=None, expect=None, cache_bytes=64 << 20) -> FileSystem:  # noqa: A001 (a verb of its own)
-    """Opens an image: a path, the bytes of one (bytearray, memoryview), or a seekable binary file object.
+def open(source, snapshot=None, expect=None, cache_bytes=64 << 20,  # noqa: A001 (a verb of its own)
+         storage_options=None) -> FileSystem:
+    """Opens an image: a path, a URL, the bytes of one (bytearray, memoryview), or a seekable binary file object.
 
+    URLs are those that fsspec knows (`https://`, `s3://`, ...), with its `storage_options`. Only what is used is fetched.
     `snapshot` is a name, a number from 0, "#NUMBER" or "latest" (default). With `expect`, an identity in hexadecimal,
     every byte is verified against it. Raises NotAnImageError, UnsupportedError, DamagedError or IdentityError.
     """
-    return FileSystem(source, snapshot, expect, cache_bytes)
+    return FileSystem(source, snapshot, expect, cache_bytes, storage_options)

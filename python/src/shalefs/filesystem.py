@@ -15,7 +15,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from . import errors
 from ._pure.image import _HOLE, Image
-from ._pure.source import BytesSource, FileSource, ObjectSource
+from ._pure.source import BytesSource, FileSource, ObjectSource, UrlSource
 
 PathType = Union[str, bytes, "os.PathLike[str]"]
 _LINKS_MAX = 40
@@ -42,6 +42,10 @@ class Stat(NamedTuple):
         return (self.st_mtime_ns or 0) / 1e9
 
 
+# A path with a colon is no URL.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::[^:]+)?://")
+
+
 class _Inode:
     __slots__ = ("number", "row")
 
@@ -56,9 +60,14 @@ class _Inode:
 class FileSystem:
     """A snapshot of an image. Reads are safe for threads; pickling reopens the image on the other side."""
 
-    def __init__(self, source, snapshot=None, expect: Optional[str] = None, cache_bytes: int = 64 << 20):
-        self._arguments = (source, snapshot, expect, cache_bytes)
-        if isinstance(source, (str, bytes, os.PathLike)):
+    def __init__(self, source, snapshot=None, expect: Optional[str] = None, cache_bytes: int = 64 << 20,
+                 storage_options: Optional[dict] = None):
+        self._arguments = (source, snapshot, expect, cache_bytes, storage_options)
+        if isinstance(source, str) and _URL.match(source):
+            self._source = UrlSource(source, storage_options)
+        elif storage_options is not None:
+            raise ValueError("storage_options are for URLs")
+        elif isinstance(source, (str, bytes, os.PathLike)):
             self._source = FileSource(source)
         elif isinstance(source, (bytearray, memoryview)):
             self._source = BytesSource(source)

@@ -86,6 +86,52 @@ class ObjectSource:
         self.__init__(state["file"])
 
 
+class UrlSource:
+    """An object behind a URL that fsspec knows. Each read is one request for its range, so reads need not take turns.
+
+    The end of the object, where the tables are, is fetched once when it is opened. Reopened by its URL after pickling.
+    """
+
+    TAIL = 128 << 10
+
+    def __init__(self, url, options=None):
+        try:
+            from fsspec.core import url_to_fs
+        except ImportError:
+            raise ImportError(f"{url}: URLs need fsspec; pip install shalefs[fsspec]") from None
+        self.url, self.options = url, options
+        self._system, self._path = url_to_fs(url, **(options or {}))
+        size = self._system.info(self._path)["size"]
+        if size is None:
+            raise OSError(f"{url}: the server does not say how long the image is; download it first")
+        self.size = size
+        self._tail_at = max(0, size - self.TAIL)
+        self._tail = self._fetch(self._tail_at, size - self._tail_at)
+
+    def _fetch(self, offset, length):
+        if length == 0:
+            return b""
+        data = self._system.cat_file(self._path, start=offset, end=offset + length)
+        # Some servers send the whole object, whatever range they are asked for.
+        if len(data) > length:
+            data = data[offset:offset + length] if len(data) == self.size else data[:length]
+        return _whole(data, length, offset)
+
+    def read_at(self, offset, length):
+        if offset >= self._tail_at:
+            return _whole(self._tail[offset - self._tail_at:][:length], length, offset)
+        return self._fetch(offset, length)
+
+    def close(self):
+        self._tail, self._tail_at = b"", self.size
+
+    def __getstate__(self):
+        return {"url": self.url, "options": self.options}
+
+    def __setstate__(self, state):
+        self.__init__(state["url"], state["options"])
+
+
 def _whole(data, length, offset):
     if len(data) != length:
         raise DamagedError(f"the image ends within {length} bytes at offset {offset}: it is truncated, or was replaced")
