@@ -111,6 +111,7 @@ else
   stage "promises" cargo test --no-fail-fast --workspace --test '*' -- --show-output
   stage "examples" cargo test --no-fail-fast --workspace --doc
   stage "python" scripts/test-python.sh
+  stage "s3" scripts/test-s3.sh
   stage "demo" demo_nasty
 fi
 
