@@ -85,6 +85,9 @@ mod with {
     static OPENED: Mutex<Vec<Arc<Object>>> = Mutex::new(Vec::new());
 
     /// As [`super::set`].
+    ///
+    /// # Errors
+    /// As [`super::set`].
     pub fn set_options(args: &RemoteArgs) -> anyhow::Result<()> {
         if let Some(endpoint) = &args.endpoint
             && !(endpoint.starts_with("http://") || endpoint.starts_with("https://"))
@@ -200,11 +203,17 @@ mod without {
     use super::*;
 
     /// Takes the options of the command line, of which this build has no use.
+    ///
+    /// # Errors
+    /// None; the other build has some.
     pub fn set_options(_: &RemoteArgs) -> anyhow::Result<()> {
         Ok(())
     }
 
     /// Refuses a URL.
+    ///
+    /// # Errors
+    /// Always.
     pub fn open(url: &Path, _: &Say) -> anyhow::Result<Arc<dyn ByteSource>> {
         anyhow::bail!(
             "{}: this program was built without support for URLs (the feature `remote`); download \

@@ -20,7 +20,8 @@ def open(source, snapshot=None, expect=None, cache_bytes=64 << 20,  # noqa: A001
          storage_options=None) -> FileSystem:
     """Opens an image: a path, a URL, the bytes of one (bytearray, memoryview), or a seekable binary file object.
 
-    URLs are those that fsspec knows (`https://`, `s3://`, ...), with its `storage_options`. Only what is used is fetched.
+    URLs are those that fsspec knows (`https://`, `s3://`, ...), with its `storage_options`. Only what is used is
+    fetched.
     `snapshot` is a name, a number from 0, "#NUMBER" or "latest" (default). With `expect`, an identity in hexadecimal,
     every byte is verified against it. Raises NotAnImageError, UnsupportedError, DamagedError or IdentityError.
     """
