@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::iter;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -227,9 +228,8 @@ impl Shared {
         let mut at = offset;
         while at < end {
             let step_end = end.min(at.saturating_add(STEP_LEN));
-            let mut wanted = vec![at..step_end];
-            wanted.extend(self.ahead(at, step_end));
-            let mut runs = self.plan(wanted);
+            let ahead = self.ahead(at, step_end);
+            let mut runs = self.plan(iter::once(at..step_end).chain(ahead).collect());
             // The first missing range is fetched here, the others meanwhile.
             let is_first = runs.first().is_some_and(|run| run.start < step_end);
             let first = is_first.then(|| runs.remove(0));
@@ -250,7 +250,7 @@ impl Shared {
                     // Its fetch failed, or others needed the memory: it is fetched here.
                     Found::Missing => {
                         let part_end = step_end.min(at.saturating_add(REQUEST_LEN_MAX));
-                        for run in self.plan(vec![at..part_end]) {
+                        for run in self.plan(iter::once(at..part_end).collect()) {
                             let from = self.bring(run.clone())?;
                             if run.contains(&at) {
                                 let skip = (at - run.start) as usize;
@@ -322,7 +322,7 @@ impl Shared {
         }
         let mut runs = Vec::new();
         for gap in joined.into_iter().flat_map(|range| self.held.claim(range)) {
-            for run in self.from_cache(gap) {
+            for run in self.take_cached(gap) {
                 let mut run = run;
                 while run.end - run.start > REQUEST_LEN_MAX {
                     let at = run.start + REQUEST_LEN_MAX;
@@ -340,7 +340,7 @@ impl Shared {
     }
 
     /// Brings the blocks of a claimed range that are cached, and returns the rest.
-    fn from_cache(&self, claimed: Range<u64>) -> Vec<Range<u64>> {
+    fn take_cached(&self, claimed: Range<u64>) -> Vec<Range<u64>> {
         let Some(entry) = &self.entry else { return vec![claimed] };
         let mut rest = Vec::new();
         let mut left = claimed;

@@ -100,7 +100,7 @@ impl Aws {
     fn find(&self) -> Result<(KeyPair, Option<Duration>), Reason> {
         let places: [&dyn Fn() -> Found; 5] = [
             &|| Ok(from_environment()),
-            &|| self.from_web_identity(),
+            &|| self.of_web_identity(),
             &|| from_profile(),
             &|| from_container(),
             &|| Ok(from_machine()),
@@ -114,7 +114,7 @@ impl Aws {
     }
 
     /// A role taken on with a token that the cluster keeps in a file.
-    fn from_web_identity(&self) -> Found {
+    fn of_web_identity(&self) -> Found {
         let (Some(file), Some(role)) =
             (variable("AWS_WEB_IDENTITY_TOKEN_FILE"), variable("AWS_ROLE_ARN"))
         else {
