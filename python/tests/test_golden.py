@@ -8,6 +8,7 @@ from conftest import IMAGES
 
 import shalefs
 from shalefs._pure.sums import blake3
+from shalefs._pure.utc import utc_period
 
 KINDS = {stat.S_IFIFO: "p", stat.S_IFCHR: "c", stat.S_IFDIR: "d", stat.S_IFBLK: "b", stat.S_IFREG: "-",
          stat.S_IFLNK: "l", stat.S_IFSOCK: "s"}
@@ -86,3 +87,15 @@ def test_snapshots_are_chosen_by_name_and_number(images):
         assert len(newest.snapshots) == 2 and list(lines(newest)) != list(lines(oldest))
     with pytest.raises(ValueError, match="no #7"):
         shalefs.open(path, snapshot=7)
+    with pytest.raises(ValueError, match="at or before 2026-11-22"):
+        shalefs.open(path, snapshot="2026-11-22")
+
+
+def test_times_cover_what_they_name():
+    noon = 1795348800
+    assert utc_period(b"2026-11-22") == (noon - 43200, noon + 43199)
+    assert utc_period(b"2026-11-22T12:00") == (noon, noon + 59)
+    assert utc_period(b"2026-11-22 12:00:00.5Z") == (noon, noon)
+    assert utc_period(b"2026-11")[1] == noon + 43199 + 8 * 86400
+    for wrong in (b"2026", b"2026-02-29", b"2026-11-00", b"2026-13", b"2026-11-22T24", b"2026-11-22Z", b"\xff"):
+        assert utc_period(wrong) is None, wrong

@@ -110,7 +110,7 @@ fn of_read(error: &ReadError) -> Option<Advice> {
             ("parity add", "`shale parity add` gives the image an identity".into())
         }
         Fault::NoSnapshot { .. } => {
-            ("shale info", "`shale info` lists the snapshots of the image".into())
+            ("shale snapshots", "`shale snapshots` lists all snapshots of the image".into())
         }
         _ => return None,
     })

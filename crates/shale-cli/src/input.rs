@@ -13,12 +13,13 @@ use shale::{Adjust, Choose, IdRange, Input, InputKind, NamePattern, Rules};
 
 use crate::args::{InputArgs, RuleOption, SpecialKind};
 use crate::exit::Misuse;
-use crate::{owners, text, time};
+use crate::{open, owners, text, time};
 
 /// Nesting limit of filter files; deeper nesting is a loop.
 const MERGE_DEPTH_MAX: usize = 16;
 
-/// Parses the sources. An argument that is an existing path is one; otherwise `=/` begins a prefix.
+/// Parses the sources. An argument that is an existing path is one; otherwise `=/` begins a prefix,
+/// and `@` the snapshot of an image.
 ///
 /// # Errors
 /// A prefix is not valid, standard input is used twice, or a directory has no canonical name.
@@ -27,15 +28,21 @@ pub fn inputs(words: &[OsString]) -> anyhow::Result<Vec<Input>> {
     for word in words {
         let bytes = text::bytes(word);
         let split = bytes.windows(2).rposition(|pair| pair == b"=/");
-        let input = match split {
-            Some(at) if !Path::new(word).exists() => {
-                let mut input = Input::new(OsStr::from_bytes(&bytes[..at]));
-                input.prefix = Some(prefix(&bytes[at + 1..])?);
+        let split = split.filter(|_| !Path::new(word).exists());
+        let (source, place) = match split {
+            Some(at) => (OsStr::from_bytes(&bytes[..at]), Some(prefix(&bytes[at + 1..])?)),
+            None => (word.as_os_str(), None),
+        };
+        // What is before the `@` has to be there, else the error names the whole word.
+        let input = match open::split_snapshot(source) {
+            (path, Some(name)) if path.exists() => {
+                let mut input = Input::new(path);
+                input.snapshot = Some(open::snapshot(Some(&name)));
                 input
             }
-            _ => Input::new(word),
+            _ => Input::new(source),
         };
-        inputs.push(input);
+        inputs.push(Input { prefix: place, ..input });
     }
     let stdin_count = inputs.iter().filter(|input| input.kind == InputKind::Stdin).count();
     if stdin_count > 1 {
@@ -73,7 +80,7 @@ pub fn manifest(path: &Path, args: &InputArgs) -> anyhow::Result<Input> {
         let what = "a manifest cannot be filtered; remove the entries from the manifest instead";
         bail!(Misuse(what.to_owned()));
     }
-    Ok(Input { kind: InputKind::Manifest(path.to_owned()), prefix: None })
+    Ok(Input { kind: InputKind::Manifest(path.to_owned()), prefix: None, snapshot: None })
 }
 
 fn prefix(given: &[u8]) -> anyhow::Result<Vec<u8>> {

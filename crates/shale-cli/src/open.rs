@@ -1,7 +1,8 @@
 //! Opens images and snapshots, near or elsewhere, as the options of a command select them.
 
-use std::ffi::OsStr;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
@@ -75,15 +76,26 @@ pub fn offset(offset: Offset) -> OffsetChoice {
     }
 }
 
-/// Translates `--snapshot`: a name, `#NUMBER` or `latest`.
+/// Translates `--snapshot`: `latest`, `#NUMBER`, a name or a time.
 pub fn snapshot(wanted: Option<&OsStr>) -> SnapshotChoice {
-    let Some(wanted) = wanted.filter(|wanted| *wanted != "latest") else {
-        return SnapshotChoice::Newest;
-    };
-    let number = wanted.to_str().and_then(|text| text.strip_prefix('#')?.parse().ok());
-    match number {
-        Some(number) => SnapshotChoice::Index(number),
-        None => SnapshotChoice::Name(text::bytes(wanted).to_vec()),
+    wanted
+        .map_or(SnapshotChoice::Newest, |wanted| SnapshotChoice::Word(text::bytes(wanted).to_vec()))
+}
+
+/// Splits `IMAGE@SNAPSHOT`. A path that exists is that path, whatever it contains; otherwise the
+/// text after the last `@` is the snapshot.
+pub fn split_snapshot(word: &OsStr) -> (PathBuf, Option<OsString>) {
+    let path = PathBuf::from(word);
+    let bytes = text::bytes(word);
+    // In the first part of a URL it follows a user.
+    let in_path = |at: usize| bytes[..at].iter().filter(|&&byte| byte == b'/').count() > 2;
+    let is_one = |at: usize| at > 0 && (!elsewhere::is_url(&path) || in_path(at));
+    match bytes.iter().rposition(|&byte| byte == b'@') {
+        Some(at) if is_one(at) && !path.exists() => {
+            let part = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+            (part(&bytes[..at]).into(), Some(part(&bytes[at + 1..])))
+        }
+        _ => (path, None),
     }
 }
 

@@ -358,7 +358,7 @@ fn no_list_of_rights_is_inherited_from_any_directory_of_the_target() {
                 let entry = entry.unwrap();
                 let (path, kind) = (entry.path(), entry.file_type().unwrap());
                 let shown = path.display();
-                assert_eq!(acls(&path), [[], []], "{shown}, with the list on `{inner}`");
+                assert_eq!(acls(&path), [[0_u8; 0]; 2], "{shown}, with the list on `{inner}`");
                 let as_made = source.join(path.strip_prefix(&target).unwrap());
                 assert_eq!(entry.metadata().unwrap().mode(), as_made.metadata().unwrap().mode());
                 if kind.is_dir() {

@@ -38,6 +38,7 @@ pub mod squashfs; // SquashFS, in and out
 pub mod dwarfs; // DwarFS, in
 mod ar; // ar archives and Debian packages, in
 mod rpm; // RPM packages, in
+pub mod oci; // images of containers, in
 
 // Any format.
 pub mod detect; // the format of a file

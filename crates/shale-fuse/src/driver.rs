@@ -25,6 +25,7 @@ pub(crate) struct Driver {
     uid: Option<u32>,
     gid: Option<u32>,
     xattr_use: XattrUse,
+    root_changes: bool,
     generation: u32,
     pub(crate) statistics: Statistics,
     log: Log,
@@ -45,6 +46,7 @@ impl Driver {
             uid: options.uid,
             gid: options.gid,
             xattr_use: view.xattr_use(),
+            root_changes: view.root_changes(),
             generation: view.generation(),
             statistics: Statistics::new(),
             log: Log::new(Arc::clone(&options.log)),
@@ -56,6 +58,11 @@ impl Driver {
 
     pub(crate) fn xattr_use(&self) -> XattrUse {
         self.xattr_use
+    }
+
+    /// Returns whether answers about the root and its names may change.
+    pub(crate) fn root_changes(&self) -> bool {
+        self.root_changes
     }
 
     /// Returns the generation of an inode number. The kernel requires 0 for the root.

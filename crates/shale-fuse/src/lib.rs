@@ -17,6 +17,10 @@ pub mod view;
 mod tree;
 /// A directory of a view as the root of another view.
 mod subtree;
+/// All snapshots of an image as one view.
+mod snapshots;
+/// Several views on top of each other.
+mod union;
 /// Errors of mounting, serving and unmounting.
 pub mod error;
 /// Options of a mount.
@@ -51,8 +55,10 @@ pub use mount::{Mounted, StatisticsSource, Unmounter, mount};
 pub use options::{Flush, LineSink, Options, ReadWatch};
 pub use prometheus::prometheus;
 pub use query::{MountedImage, flush, mounts, read_statistics};
+pub use snapshots::{Reopen, Snapshots};
 pub use statistics::Snapshot as StatisticsSnapshot;
 pub use subtree::Subtree;
 pub use transport::Negotiated;
+pub use union::Union;
 pub use unmount::umount;
 pub use view::{View, ViewError};

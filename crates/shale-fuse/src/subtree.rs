@@ -102,6 +102,10 @@ impl View for Subtree {
         self.view.xattr_use()
     }
 
+    fn root_changes(&self) -> bool {
+        self.base == ROOT && self.view.root_changes()
+    }
+
     fn generation(&self) -> u32 {
         // A file handle made under another root must not be accepted: its file may lie outside this
         // tree.

@@ -2,8 +2,9 @@
 //!
 //! The root is inode 1. Inode numbers are stable: the kernel keeps them and gives them to other
 //! machines as file handles. The answers of a view must not change while it is served, because the
-//! kernel caches them. A view answers on the thread that asks. It must not hold a lock while it
-//! decodes or waits for input, and must not access the mount.
+//! kernel caches them; only the root may ([`View::root_changes`]). A view answers on the thread
+//! that asks. It must not hold a lock while it decodes or waits for input, and must not access the
+//! mount.
 
 use std::io;
 
@@ -183,6 +184,12 @@ pub trait View: Send + Sync + 'static {
 
     /// Returns which extended attributes the tree has. May say true if it is unknown.
     fn xattr_use(&self) -> XattrUse;
+
+    /// Returns whether the root directory may get entries and lose names while it is served. Only
+    /// what is said of the root and its names then changes; inode numbers keep their meaning.
+    fn root_changes(&self) -> bool {
+        false
+    }
 
     /// Returns a number that differs between trees whose inode numbers mean different things, so
     /// that a file handle of one tree is not accepted by another.

@@ -6,6 +6,7 @@
 
 pub mod kind; // the seven kinds of inode
 pub mod time; // a point in time
+pub mod utc; // times as text
 pub mod metadata; // what `stat` tells, and extended attributes
 pub mod error; // why an entry, or a whole source, cannot be read
 pub mod content; // the bytes of a regular file
@@ -21,3 +22,4 @@ pub use pattern::{PatternError, Patterns};
 pub use select::{Amend, Select};
 pub use source::{EntrySource, Missing, Repeat, Review, SourceEntry};
 pub use time::Timestamp;
+pub use utc::{utc_period, utc_text};

@@ -158,12 +158,14 @@ pub enum Fault {
         expected: Kind,
     },
     /// The image has no such snapshot.
-    #[error("there is no snapshot {wanted}; the image has {snapshot_count}")]
+    #[error("there is no snapshot {wanted}; the image has {snapshot_count}: {names}")]
     NoSnapshot {
-        /// The name or number asked for.
+        /// The name, number or time asked for.
         wanted: String,
         /// Number of snapshots.
         snapshot_count: u64,
+        /// Numbers and names of the snapshots; if there are many, of the first and the last ones.
+        names: String,
     },
     /// The caller asked for a row, frame or content beyond the last one.
     #[error("there is no {what} {index}; there are {count}")]

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use shale_format::Identity;
+use shale_format::{Identity, Snapshot};
+use shale_model::utc_period;
 
+use crate::error::{Fault, ReadError};
 use crate::frames::cache::FrameCache;
 use crate::frames::workers::Workers;
 use crate::storage::open::OffsetChoice;
@@ -20,6 +22,81 @@ pub enum SnapshotChoice {
     Index(usize),
     /// The snapshot with this name; if several have it, the newest of them.
     Name(Vec<u8>),
+    /// The snapshot that a user names: `latest`; `#NUMBER`, counted from 0; a name; or, if no
+    /// snapshot has this name, a time in UTC ([`utc_period`]).
+    ///
+    /// A time means the newest snapshot that is not after it. The time of a snapshot is its name,
+    /// if that is one: of `2026-11-22` the first second, while a wanted `2026-11-22` lasts until
+    /// the end of the day. Snapshots with other names are not considered.
+    Word(Vec<u8>),
+}
+
+impl SnapshotChoice {
+    /// Finds the snapshot among all snapshots of an image, oldest first.
+    ///
+    /// # Errors
+    /// [`Fault::NoSnapshot`], which lists the snapshots.
+    pub(crate) fn index(&self, snapshots: &[Snapshot]) -> Result<usize, ReadError> {
+        let newest = snapshots.len().checked_sub(1);
+        let named = |name: &[u8]| snapshots.iter().rposition(|snapshot| snapshot.name == name);
+        let at = |index: usize| (index < snapshots.len()).then_some(index);
+        let (found, wanted) = match self {
+            Self::Newest => (newest, "latest".to_owned()),
+            Self::Index(index) => (at(*index), format!("#{index}")),
+            Self::Name(name) => (named(name), format!("named `{}`", name.escape_ascii())),
+            Self::Word(word) => {
+                let shown = word.escape_ascii();
+                if word == b"latest" {
+                    (newest, shown.to_string())
+                } else if let Some(number) = snapshot_number(word) {
+                    (number.and_then(at), shown.to_string())
+                } else if let Some(index) = named(word) {
+                    (Some(index), String::new())
+                } else if let Some(period) = utc_period(word) {
+                    (not_after(snapshots, *period.end()), format!("at or before {shown} (UTC)"))
+                } else {
+                    (None, format!("named `{shown}`"))
+                }
+            }
+        };
+        found.ok_or_else(|| {
+            let snapshot_count = snapshots.len() as u64;
+            Fault::NoSnapshot { wanted, snapshot_count, names: listed(snapshots) }.into()
+        })
+    }
+}
+
+/// Parses `#NUMBER`. Returns `Some(None)` for a number that is too large for any snapshot.
+fn snapshot_number(word: &[u8]) -> Option<Option<usize>> {
+    let digits = word.strip_prefix(b"#")?;
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()))
+}
+
+/// Returns the snapshot with the latest time that is at most `sec`; of several, the newest.
+fn not_after(snapshots: &[Snapshot], sec: i64) -> Option<usize> {
+    let timed = snapshots.iter().enumerate().filter_map(|(index, snapshot)| {
+        let start = *utc_period(&snapshot.name)?.start();
+        (start <= sec).then_some((start, index))
+    });
+    timed.max().map(|(_, index)| index)
+}
+
+/// Lists snapshots for an error: all of a few, else the first and the last ones.
+fn listed(snapshots: &[Snapshot]) -> String {
+    const SHOWN: usize = 12;
+    let show = |(index, snapshot): (usize, &Snapshot)| match snapshot.name.is_empty() {
+        true => format!("#{index}"),
+        false => format!("#{index} `{}`", snapshot.name.escape_ascii()),
+    };
+    let all = || snapshots.iter().enumerate();
+    if snapshots.len() <= SHOWN {
+        return all().map(show).collect::<Vec<_>>().join(", ");
+    }
+    let mut names: Vec<String> = all().take(SHOWN / 2).map(show).collect();
+    names.push("...".to_owned());
+    names.extend(all().skip(snapshots.len() - SHOWN / 2).map(show));
+    names.join(", ")
 }
 
 /// How an image is opened, and how much memory it may use.

@@ -55,25 +55,10 @@ impl Image {
     /// # Errors
     /// The image has no such snapshot.
     pub fn tree(self: &Arc<Self>, choice: &SnapshotChoice) -> Result<Tree, ReadError> {
-        let snapshots = self.snapshots();
-        let (index, wanted) = match choice {
-            SnapshotChoice::Newest => (snapshots.len().checked_sub(1), String::new()),
-            SnapshotChoice::Index(index) => (Some(*index), format!("number {index}")),
-            SnapshotChoice::Name(name) => (
-                snapshots.iter().rposition(|snapshot| snapshot.name == *name),
-                format!("named `{}`", name.escape_ascii()),
-            ),
-        };
-        let snapshot_count = snapshots.len() as u64;
-        match index.and_then(|index| snapshots.get(index)) {
-            Some(record) => {
-                let contents = Arc::clone(self.contents());
-                let tables = SnapshotTables::new(contents, self.page_store(), record);
-                tables.plan_use(self.page_store());
-                Ok(Tree { image: Arc::clone(self), tables: Arc::new(tables) })
-            }
-            None => Err(Fault::NoSnapshot { wanted, snapshot_count }.into()),
-        }
+        let record = &self.snapshots()[choice.index(self.snapshots())?];
+        let tables = SnapshotTables::new(Arc::clone(self.contents()), self.page_store(), record);
+        tables.plan_use(self.page_store());
+        Ok(Tree { image: Arc::clone(self), tables: Arc::new(tables) })
     }
 }
 

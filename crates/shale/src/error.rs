@@ -32,6 +32,12 @@ pub enum Error {
         /// The source.
         path: PathBuf,
     },
+    /// A snapshot was chosen of something that has none.
+    #[error("{} is not a ShaleFS image, so it has no snapshots", path.display())]
+    NoSnapshots {
+        /// The source.
+        path: PathBuf,
+    },
     /// The image could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -4,6 +4,26 @@ use shale_host::Cancel;
 
 use crate::input::{Adjust, Choose};
 
+/// How OCI image layouts and archives of `docker save` are packed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Container {
+    /// As the tree of one image in them.
+    Tree {
+        /// The tag of the image; needed if there are several.
+        tag: Option<String>,
+        /// Its platform, such as `linux/arm64`; needed if there are several.
+        platform: Option<String>,
+    },
+    /// As the files that they consist of.
+    Files,
+}
+
+impl Default for Container {
+    fn default() -> Self {
+        Self::Tree { tag: None, platform: None }
+    }
+}
+
 /// How to create an image.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -14,6 +34,8 @@ pub struct CreateOptions {
     pub one_file_system: bool,
     /// Offset at which an archive begins in its file.
     pub archive_offset: u64,
+    /// How images of containers are packed.
+    pub container: Container,
     /// Pack the targets of symbolic links instead of the links, in directory trees.
     pub dereference: bool,
     /// Which entries of the inputs are packed.
@@ -41,6 +63,7 @@ impl CreateOptions {
         build: shale_write::Options,
         one_file_system: bool,
         archive_offset: u64,
+        container: Container,
         dereference: bool,
         choose: Choose,
         adjust: Adjust,
@@ -59,6 +82,7 @@ impl Default for CreateOptions {
             build: shale_write::Options::default(),
             one_file_system: false,
             archive_offset: 0,
+            container: Container::default(),
             dereference: false,
             choose: Choose::default(),
             adjust: Adjust::default(),

@@ -22,7 +22,8 @@ def open(source, snapshot=None, expect=None, cache_bytes=64 << 20,  # noqa: A001
 
     URLs are those that fsspec knows (`https://`, `s3://`, ...), with its `storage_options`. Only what is used is
     fetched.
-    `snapshot` is a name, a number from 0, "#NUMBER" or "latest" (default). With `expect`, an identity in hexadecimal,
-    every byte is verified against it. Raises NotAnImageError, UnsupportedError, DamagedError or IdentityError.
+    `snapshot` is a name, a number from 0, "#NUMBER", "latest" (default), or a time in UTC such as "2026-11-22" or
+    "2026-11-22T10:00", which means the newest snapshot not after it. With `expect`, an identity in hexadecimal, every
+    byte is verified against it. Raises NotAnImageError, UnsupportedError, DamagedError or IdentityError.
     """
     return FileSystem(source, snapshot, expect, cache_bytes, storage_options)

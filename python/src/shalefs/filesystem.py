@@ -16,6 +16,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple, Union
 from . import errors
 from ._pure.image import _HOLE, Image
 from ._pure.source import BytesSource, FileSource, ObjectSource, UrlSource
+from ._pure.utc import utc_period
 
 PathType = Union[str, bytes, "os.PathLike[str]"]
 _LINKS_MAX = 40
@@ -126,6 +127,14 @@ class FileSystem:
         for candidate in reversed(all_snapshots):
             if candidate.name == os.fsencode(snapshot):
                 return candidate
+        wanted = utc_period(os.fsencode(snapshot))
+        if wanted:
+            periods = [(utc_period(candidate.name), number) for number, candidate in enumerate(all_snapshots)]
+            earlier = [(period[0], number) for period, number in periods if period and period[0] <= wanted[1]]
+            if earlier:
+                return all_snapshots[max(earlier)[1]]
+            names = ", ".join(self.snapshots)
+            raise ValueError(f"the image has no snapshot at or before {snapshot} (UTC); it has: {names}")
         names = ", ".join(self.snapshots)
         raise ValueError(f"the image has no snapshot {snapshot!r}; it has: {names}")
 

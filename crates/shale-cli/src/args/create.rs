@@ -12,8 +12,11 @@ use crate::size;
 /// `shale create`.
 #[derive(Debug, Args)]
 pub struct Create {
-    /// What to pack: directories, archives (tar, plain or compressed; zip) and images (SquashFS,
-    /// DwarFS, ShaleFS); `-` is a tar archive from standard input.
+    /// What to pack: directories, archives (tar, plain or compressed; zip), images (SquashFS,
+    /// DwarFS, ShaleFS) and images of containers (OCI layouts, archives of `docker save`); `-` is a
+    /// tar archive from standard input.
+    ///
+    /// IMAGE@SNAPSHOT is a snapshot of a ShaleFS image, in the words of --snapshot elsewhere.
     ///
     /// SOURCE=/PREFIX stores a source below a path of the image. With several sources, a directory
     /// without a prefix is stored under its own name, and an archive at the root. Directories with
@@ -116,6 +119,17 @@ pub struct How {
     /// The byte at which the archive begins in its file, for archives that follow something else.
     #[arg(long, value_name = "BYTE", default_value_t = 0, hide_default_value = true)]
     pub offset: u64,
+    /// The tag of the container image to pack, if SOURCE has several: a whole name, or its part
+    /// after the colon.
+    #[arg(long, value_name = "TAG", help_heading = "Container images")]
+    pub tag: Option<String>,
+    /// The platform of the container image to pack, if SOURCE has several, such as linux/arm64.
+    #[arg(long, value_name = "OS/ARCH", help_heading = "Container images")]
+    pub platform: Option<String>,
+    /// Pack the files of an OCI layout or of an archive of `docker save` as they are, instead of
+    /// the tree that their layers make.
+    #[arg(long, conflicts_with_all = ["tag", "platform"], help_heading = "Container images")]
+    pub container_files: bool,
     /// Pack the targets of symbolic links instead of the links. Dangling links and loops count as
     /// unreadable files.
     #[arg(short = 'L', long)]

@@ -17,7 +17,8 @@ pub struct ImageArgs {
     #[arg(long, default_value = "auto", value_parser = parse_offset, value_name = "BYTES",
         help_heading = "Image options")]
     pub offset: Offset,
-    /// The snapshot to use: a name, #NUMBER (counted from 0) or `latest` (default).
+    /// The snapshot to use: a name, #NUMBER (counted from 0), `latest` (default), or a time in UTC
+    /// such as 2026-11-22 or 2026-11-22T10:00, which means the newest snapshot not after it.
     #[arg(long, value_name = "SNAPSHOT", help_heading = "Image options")]
     pub snapshot: Option<OsString>,
     /// Accept only the image with this identity, as `shale create` and `shale info` print it.
@@ -35,7 +36,8 @@ pub struct InfoArgs {
     /// Offset of the image in its file, in bytes, or `auto`.
     #[arg(long, default_value = "auto", value_parser = parse_offset, value_name = "BYTES")]
     pub offset: Offset,
-    /// The snapshot to use: a name, #NUMBER (counted from 0) or `latest` (default).
+    /// The snapshot to use: a name, #NUMBER (counted from 0), `latest` (default), or a time in UTC
+    /// such as 2026-11-22 or 2026-11-22T10:00, which means the newest snapshot not after it.
     #[arg(long)]
     pub snapshot: Option<OsString>,
     /// Accept only the image with this identity, as `shale create` and `shale info` print it.

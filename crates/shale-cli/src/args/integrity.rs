@@ -93,7 +93,8 @@ pub struct Verify {
     /// With --against, compare permissions, owners and modification times, too.
     #[arg(long, requires = "against")]
     pub metadata: bool,
-    /// With --against, the snapshot to use: a name, #NUMBER (counted from 0) or `latest` (default).
+    /// With --against, the snapshot to use: a name, #NUMBER (counted from 0), `latest` (default),
+    /// or a time in UTC such as 2026-11-22T10:00, which means the newest snapshot not after it.
     #[arg(long, requires = "against")]
     pub snapshot: Option<OsString>,
     /// The signature file (default: IMAGE.sig if it exists, otherwise the signature in the image).

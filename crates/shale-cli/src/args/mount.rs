@@ -40,7 +40,16 @@ impl ViewChoice {
 /// `shale mount`.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "shale mount [OPTIONS] IMAGE DIR\n       shale mount [OPTIONS] IMAGE=DIR..."
+    override_usage = "shale mount [OPTIONS] IMAGE DIR\n       shale mount [OPTIONS] IMAGE=DIR...\n       \
+                      shale mount [OPTIONS] IMAGE... --union DIR",
+    after_help = "\
+IMAGE@SNAPSHOT mounts one snapshot of an image, in the same words as --snapshot.
+
+Examples:
+  shale mount backup.shale /mnt
+  shale mount backup.shale@2026-11-22 /mnt
+  shale mount --snapshots --follow backup.shale /mnt
+  shale mount base.shale app.shale config.shale --union /mnt"
 )]
 pub struct Mount {
     /// The image and the mount point; or several pairs IMAGE=DIR, served by one process with one
@@ -52,8 +61,8 @@ pub struct Mount {
     pub foreground: bool,
     /// Mount options, separated by commas: allow_other, auto_unmount, dev, suid, noexec, loop,
     /// uid=, gid=, threads=, cache=, prefetch=, idle=, metrics=, hotlog=, offset=, snapshot=,
-    /// subdir=, view=, verify=, expect=, log= and mkdir. Options of mount(8) that do not apply to a
-    /// read-only image are accepted and ignored.
+    /// snapshots, follow, subdir=, view=, verify=, expect=, log= and mkdir. Options of mount(8)
+    /// that do not apply to a read-only image are accepted and ignored.
     #[arg(short = 'o')]
     pub options: Vec<OsString>,
     /// Number of threads that answer requests and decode; 0 uses all processors.
@@ -76,9 +85,20 @@ pub struct Mount {
     /// Offset of the image in its file, in bytes, or `auto`.
     #[arg(long, default_value = "auto", value_parser = parse_offset, value_name = "BYTES")]
     pub offset: Offset,
-    /// The snapshot to use: a name, #NUMBER (counted from 0) or `latest` (default).
+    /// The snapshot to use: a name, #NUMBER (counted from 0), `latest` (default), or a time in UTC
+    /// such as 2026-11-22 or 2026-11-22T10:00, which means the newest snapshot not after it.
     #[arg(long)]
     pub snapshot: Option<OsString>,
+    /// Show every snapshot as a directory with its name, and `latest` as a link to the newest.
+    #[arg(long)]
+    pub snapshots: bool,
+    /// With --snapshots, also show snapshots that are appended while the image is mounted.
+    #[arg(long)]
+    pub follow: bool,
+    /// Show all images on DIR as one tree, later images on top of earlier ones. Whiteouts of
+    /// overlayfs and of container images hide what lies below them.
+    #[arg(long, value_name = "DIR")]
+    pub union: Option<PathBuf>,
     /// Accept only the image with this identity, as `shale create` and `shale info` print it.
     /// Everything that is read is verified against it.
     #[arg(long, value_name = "HASH")]

@@ -13,7 +13,7 @@ use serde_json::json;
 use shale::read::{Image, Options as ReadOptions, TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale::write::level::LEVEL_DEFAULT;
 use shale::write::{Category, Change, Options, Order, Problem, Settings, WriteError};
-use shale::{CreateOptions, CreateReport, Input, InputKind, Output, SourceError};
+use shale::{Container, CreateOptions, CreateReport, Input, InputKind, Output, SourceError};
 
 use crate::args::{How, OrderChoice, TimeName};
 use crate::bar::Bar;
@@ -344,6 +344,10 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         .one_file_system(how.one_file_system)
         .archive_offset(how.offset)
         .dereference(how.dereference)
+        .container(match how.container_files {
+            true => Container::Files,
+            false => Container::Tree { tag: how.tag.clone(), platform: how.platform.clone() },
+        })
         .choose(input::choose(&how.input)?)
         .adjust(input::adjust(&how.input)?)
         .verify(!how.no_verify)

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufWriter, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use anyhow::Context;
@@ -14,7 +13,7 @@ use crate::args::Diff;
 use crate::attributes::kind_name;
 use crate::exit::Exit;
 use crate::report::Say;
-use crate::{elsewhere, open, size, text};
+use crate::{open, size, text};
 
 /// Compares two trees and prints what differs.
 ///
@@ -77,24 +76,12 @@ enum Named {
 }
 
 impl Named {
-    /// A path that exists is that path, whatever it contains. Otherwise the text after the last `@`
-    /// is the snapshot.
     fn parse(word: &OsStr) -> Self {
-        let path = Path::new(word);
-        if path.is_dir() {
+        if Path::new(word).is_dir() {
             return Self::Directory(word.to_owned());
         }
-        let at = word.as_bytes().iter().rposition(|&byte| byte == b'@');
-        // In the first part of a URL it follows a user.
-        let in_path = |at: usize| word.as_bytes()[..at].iter().filter(|&&b| b == b'/').count() > 2;
-        let at = at.filter(|at| !elsewhere::is_url(path) || in_path(*at));
-        match at.filter(|_| !path.exists()) {
-            Some(at) => Self::Image {
-                path: OsString::from_vec(word.as_bytes()[..at].to_vec()),
-                snapshot: Some(OsString::from_vec(word.as_bytes()[at + 1..].to_vec())),
-            },
-            None => Self::Image { path: word.to_owned(), snapshot: None },
-        }
+        let (path, snapshot) = open::split_snapshot(word);
+        Self::Image { path: path.into_os_string(), snapshot }
     }
 
     fn open(&self, say: &Say) -> anyhow::Result<Side> {

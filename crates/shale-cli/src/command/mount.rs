@@ -17,6 +17,7 @@ mod shutdown; // signals to the process that serves
 mod background; // the process that serves
 mod verify; // checks before mounting
 mod made_dir; // mount points made and removed
+mod layers; // images and snapshots as what is mounted
 mod hot_log; // the list of first reads
 mod metrics; // counters in a file, for monitoring
 
@@ -25,13 +26,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use shale::read::{FrameCache, Log, Options as ReadOptions, Tree, Workers};
+use shale::read::{FrameCache, Options as ReadOptions, Workers};
 use shale_fuse::{KernelView, MountError, Mounted, Subtree, View, ViewError};
 
-use crate::args::{ImageArgs, Mount, ViewChoice};
+use crate::args::{Mount, ViewChoice};
 use crate::exit::Exit;
 use crate::report::Say;
-use crate::{open, text};
+use crate::text;
 use hot_log::HotLog;
 use launcher::Launcher;
 use made_dir::MadeDir;
@@ -72,8 +73,7 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         options.warn(say);
         verify::images(&options, shutdown.cancel().clone(), say)?;
     }
-    let (frame_bytes_max, page_bytes_max) =
-        split_cache(options.cache, options.targets.len() as u64);
+    let (frame_bytes_max, page_bytes_max) = split_cache(options.cache, options.image_count());
     let read = ReadOptions::default()
         .cache(FrameCache::new(frame_bytes_max))
         .page_cache_bytes_max(page_bytes_max)
@@ -104,7 +104,7 @@ pub fn run(args: &Mount, say: &Say) -> anyhow::Result<Exit> {
         background::report_ready(&options.log)?;
     } else {
         for target in &options.targets {
-            let (image, dir) = (text::path(&target.image), text::path(&target.dir));
+            let (image, dir) = (text::escape(text::bytes(&target.name())), text::path(&target.dir));
             say.line(format!("{image} is mounted on {dir}"));
         }
     }
@@ -149,8 +149,8 @@ fn split_cache(cache: u64, image_count: u64) -> (u64, u64) {
     (cache.saturating_sub(pages - PAGE_BYTES_MIN), pages / image_count.max(1))
 }
 
-/// Mounts one image. Puts its list of first reads into `hot_log`, if the options ask for one. Fails
-/// if `shutdown` has received a signal.
+/// Mounts one target. Puts its list of first reads into `hot_log`, if the options ask for one.
+/// Fails if `shutdown` has received a signal.
 fn mount(
     target: &Target,
     options: &MountOptions,
@@ -161,30 +161,22 @@ fn mount(
 ) -> anyhow::Result<Mounted> {
     shutdown.open()?;
     let dir = &target.dir;
-    let image = ImageArgs {
-        image: target.image.clone(),
-        offset: options.offset,
-        snapshot: options.snapshot.clone(),
-        expect: options.expect,
-    };
-    let (log, name) = (options.log.clone(), text::path(&target.image));
-    let read = read.log(Log(Arc::new(move |line: &str| log.line(&format!("{name}: {line}")))));
-    let tree = open::tree(&image, read, say);
+    let view = layers::open(target, options, &read, say);
     // A signal takes precedence over an error that came at the same time.
     shutdown.check()?;
-    let tree = tree?;
+    let (view, tree) = view?;
     let (mut on_read, mut on_flush) = (None, None);
-    if let Some(path) = &options.hot_log {
-        let log = HotLog::start(path, tree.clone(), Arc::clone(&options.driver.log))?;
+    if let (Some(path), Some(tree)) = (&options.hot_log, tree) {
+        let log = HotLog::start(path, tree, Arc::clone(&options.driver.log))?;
         (on_read, on_flush) = (Some(log.watch()), Some(log.flush()));
         *hot_log = Some(log);
     }
     let view = match &options.subdir {
-        None => Arc::new(tree) as Arc<dyn View>,
-        Some(path) => subtree(tree, path)?,
+        None => view,
+        Some(path) => subtree(view, path)?,
     };
     let driver = shale_fuse::Options {
-        source_name: crate::elsewhere::shown(&image.image),
+        source_name: target.name(),
         on_read,
         on_flush,
         ..options.driver.clone()
@@ -217,6 +209,8 @@ fn lay_out(
     say: &Say,
 ) -> anyhow::Result<Option<KernelView>> {
     let is_auto = match choice {
+        // A kernel view is laid out once.
+        _ if view.root_changes() => return Ok(None),
         ViewChoice::Fuse => return Ok(None),
         ViewChoice::Kernel => false,
         ViewChoice::Auto => true,
@@ -245,8 +239,8 @@ fn report_fallback(say: &Say, reason: &str) {
     say.detail(format!("not the kernel view: {reason}"));
 }
 
-fn subtree(tree: Tree, path: &[u8]) -> anyhow::Result<Arc<dyn View>> {
-    match Subtree::open(Arc::new(tree), path) {
+fn subtree(view: Arc<dyn View>, path: &[u8]) -> anyhow::Result<Arc<dyn View>> {
+    match Subtree::open(view, path) {
         Ok(below) => Ok(Arc::new(below)),
         Err(ViewError::NotFound) => {
             bail!("subdir={}: no such directory in the image", text::escape(path))

@@ -9,6 +9,7 @@ use super::device;
 use super::negotiated::{Feature, FeatureState, Negotiated};
 use crate::driver::Driver;
 use crate::statistics::Operation;
+use crate::view::ROOT;
 use fuser::{
     AccessFlags, BsdFileFlags, Config, CopyFileRangeFlags, Errno, FileHandle, FopenFlags,
     Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
@@ -189,6 +190,14 @@ impl Pending<'_> {
 }
 
 impl Endpoint {
+    /// Returns how long the kernel may cache what is said of `inode`, or of names in it.
+    fn lifetime(&self, inode: INodeNo) -> Duration {
+        match inode.0 == ROOT && self.driver.root_changes() {
+            true => Duration::ZERO,
+            false => FOR_EVER,
+        }
+    }
+
     fn begin(&self, operation: Operation) -> Pending<'_> {
         Pending { driver: &self.driver, operation, start: Instant::now() }
     }
@@ -263,6 +272,9 @@ impl fuser::Filesystem for Endpoint {
                 // With it the kernel does not tell who asks, and only root may list `trusted.`
                 // names.
                 FeatureState::NotWithImage
+            } else if flag == InitFlags::FUSE_NO_OPENDIR_SUPPORT && self.driver.root_changes() {
+                // It would have the kernel cache the listing of the root.
+                FeatureState::NotWithImage
             } else if config.add_capabilities(flag).is_ok() {
                 FeatureState::On
             } else {
@@ -302,11 +314,15 @@ impl fuser::Filesystem for Endpoint {
         match self.driver.lookup(parent.0, name.as_bytes()) {
             Ok(Some(attributes)) => {
                 let generation = u64::from(self.driver.generation(attributes.inode));
-                reply.entry(&FOR_EVER, &file_attr(&attributes), Generation(generation));
+                reply.entry(
+                    &self.lifetime(parent),
+                    &file_attr(&attributes),
+                    Generation(generation),
+                );
                 pending.done(0);
             }
             Ok(None) => {
-                reply.entry(&FOR_EVER, &absent(), Generation(0));
+                reply.entry(&self.lifetime(parent), &absent(), Generation(0));
                 pending.done(0);
             }
             Err(errno) => {
@@ -330,7 +346,7 @@ impl fuser::Filesystem for Endpoint {
         let pending = self.begin(Operation::GetAttr);
         match self.driver.attributes(inode.0) {
             Ok(attributes) => {
-                reply.attr(&FOR_EVER, &file_attr(&attributes));
+                reply.attr(&self.lifetime(inode), &file_attr(&attributes));
                 pending.done(0);
             }
             Err(errno) => {
@@ -417,8 +433,11 @@ impl fuser::Filesystem for Endpoint {
         self.decline(|errno| reply.error(errno));
     }
 
-    fn opendir(&self, _req: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let cache = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
+    fn opendir(&self, _req: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let cache = match self.lifetime(inode).is_zero() {
+            true => FopenFlags::empty(),
+            false => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR,
+        };
         self.open_any(Operation::OpenDir, self.no_opendir, cache, reply);
     }
 
@@ -460,13 +479,14 @@ impl fuser::Filesystem for Endpoint {
         mut reply: ReplyDirectoryPlus,
     ) {
         let pending = self.begin(Operation::ReadDirPlus);
+        let lifetime = self.lifetime(inode);
         let listed = self.driver.list(inode.0, offset, &mut |line| {
             let generation = u64::from(self.driver.generation(line.attributes.inode));
             !reply.add(
                 INodeNo(line.attributes.inode),
                 line.next_offset,
                 OsStr::from_bytes(line.name),
-                &FOR_EVER,
+                &lifetime,
                 &file_attr(&line.attributes),
                 Generation(generation),
             )

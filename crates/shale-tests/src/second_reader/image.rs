@@ -126,7 +126,7 @@ impl<'b> Image<'b> {
         let right = superblock[..8] == [0x8b, 0x53, 0x48, 0x41, 0x4c, 0x45, 0x0d, 0x0a]
             && xxh3_64(&superblock[..56]) == u64_at(superblock, 56)?
             && superblock[8..10] == [0, 0]
-            && matches!(superblock[10..12], [1..=3, 0])
+            && matches!(superblock[10..12], [1..=4, 0])
             && u64_at(superblock, 24)? == 0;
         let tag = u64_at(superblock, 32)?;
         let end = bytes.len() as u64;

@@ -5,6 +5,7 @@ mod determinism; // same input, same bytes
 mod debian; // a whole Debian system comes back
 mod extremes; // so does what is far beyond the usual
 mod kernel_view; // the kernel view is the same tree
+mod snapshots; // all snapshots of an image, and several images as one
 mod confined; // a driver gives up what it does not need
 mod forest; // a directory of a million entries
 mod faulty_source; // a source that fails
@@ -15,3 +16,4 @@ mod killed; // commands that are killed
 mod as_user; // what an ordinary user may have
 mod foreign; // images and archives of other formats
 mod export; // an image as an archive
+mod containers; // images of containers

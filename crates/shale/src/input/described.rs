@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use shale_read::SnapshotChoice;
+
 /// One input of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
@@ -9,6 +11,9 @@ pub struct Input {
     pub kind: InputKind,
     /// Path in the image below which it is packed; the root by default.
     pub prefix: Option<Vec<u8>>,
+    /// The snapshot of a ShaleFS image that is packed; the newest by default. Other inputs have
+    /// none.
+    pub snapshot: Option<SnapshotChoice>,
 }
 
 /// Kind and place of an input.
@@ -30,7 +35,7 @@ impl Input {
             true => InputKind::Stdin,
             false => InputKind::Path(path),
         };
-        Self { kind, prefix: None }
+        Self { kind, prefix: None, snapshot: None }
     }
 
     /// Returns a name for messages.
@@ -44,6 +49,7 @@ impl Input {
 
 impl<P: AsRef<Path> + ?Sized> From<&P> for Input {
     fn from(path: &P) -> Self {
-        Self { kind: InputKind::Path(path.as_ref().to_owned()), prefix: None }
+        let kind = InputKind::Path(path.as_ref().to_owned());
+        Self { kind, prefix: None, snapshot: None }
     }
 }

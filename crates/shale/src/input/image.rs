@@ -22,6 +22,8 @@ use crate::error::Error;
 pub(super) struct ImageSource {
     name: Vec<u8>,
     tree: Tree,
+    /// Tells the snapshot from others of the image, if one was chosen.
+    snapshot: Option<Vec<u8>>,
     walk: Walk,
     select: Option<Arc<dyn Select>>,
     /// Sets of attributes read so far, by number.
@@ -32,19 +34,21 @@ pub(super) struct ImageSource {
 const XATTR_SETS_MAX: usize = 10_000;
 
 impl ImageSource {
-    /// Opens the newest snapshot.
+    /// Opens a snapshot, by default the newest.
     pub(super) fn open(
         file: File,
         path: &Path,
+        snapshot: Option<&SnapshotChoice>,
         select: Option<Arc<dyn Select>>,
     ) -> Result<Self, Error> {
         use std::os::unix::ffi::OsStrExt;
         let source = FileSource::new(file).map_err(Error::io("open", path))?;
         let image = Image::open(Arc::new(source), Options::default())?;
-        let tree = image.tree(&SnapshotChoice::Newest)?;
+        let tree = image.tree(snapshot.unwrap_or(&SnapshotChoice::Newest))?;
+        let snapshot = snapshot.map(|_| tree.snapshot().inodes.top.offset.to_le_bytes().to_vec());
         let walk = tree.walk(tree.root_inode())?;
         let name = path.as_os_str().as_bytes().to_vec();
-        Ok(Self { name, tree, walk, select, xattr_sets: HashMap::new() })
+        Ok(Self { name, tree, snapshot, walk, select, xattr_sets: HashMap::new() })
     }
 
     fn advance(&mut self) -> Result<Option<SourceEntry>, ReadError> {
@@ -108,7 +112,9 @@ impl EntrySource for ImageSource {
     fn seed(&self) -> [u8; 32] {
         let image = self.tree.image();
         let id = image.superblock().image_id;
-        *shale_codec::hash(&[&b"shale"[..], &id, &image.len().to_le_bytes()].concat()).as_bytes()
+        let snapshot = self.snapshot.as_deref().unwrap_or_default();
+        let seed = [&b"shale"[..], &id, &image.len().to_le_bytes(), snapshot].concat();
+        *shale_codec::hash(&seed).as_bytes()
     }
 
     fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {

@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use shale_codec::Hasher;
 use shale_foreign::OpenOptions;
+use shale_foreign::detect::{Format, detect};
+use shale_foreign::oci::{self, OciOptions};
 use shale_model::{Amend, EntrySource, LinkId, Select};
+use shale_read::SnapshotChoice;
 use shale_write::{DirectorySource, ManifestSource, NoProgress, ScanOptions};
 
 use super::adjust;
@@ -23,7 +26,10 @@ use super::join::{Joined, Part, WithoutEmpty};
 use super::pipe;
 use super::single::{is_single, only};
 use crate::error::Error;
-use crate::options::CreateOptions;
+use crate::options::{Container, CreateOptions};
+
+/// Bytes of a file that tell whether it is an image, or a tar archive.
+const HEAD_LEN: usize = 1024;
 
 /// Opens inputs as one source.
 pub(crate) fn open(
@@ -116,13 +122,22 @@ fn open_one(
         InputKind::Stdin => {
             let name = input.name();
             let file = pipe::stdin(name, options)?;
-            return Ok((archive(name, file, options.archive_offset, select)?, false));
+            return Ok((archive(name, file, None, options, select)?, false));
         }
         InputKind::Manifest(path) => return Ok((Box::new(manifest(path)?), false)),
         InputKind::Path(path) => path,
     };
     let found = std::fs::metadata(path).map_err(Error::io("look at", path))?;
     let is_single = found.is_file() && options.archive_offset == 0 && is_single(path)?;
+    if (found.is_dir() || is_single) && input.snapshot.is_some() {
+        return Err(Error::NoSnapshots { path: path.to_owned() });
+    }
+    if found.is_dir()
+        && oci::is_layout(path)
+        && let Some(container) = container(options, select.clone())
+    {
+        return Ok((oci::open_layout(path, &container)?, false));
+    }
     if found.is_dir() || is_single {
         let scan = ScanOptions {
             threads: options.build.threads,
@@ -151,7 +166,8 @@ fn open_one(
         true => File::open(path).map_err(Error::io("open", path))?,
         false => pipe::named(path, options)?,
     };
-    Ok((archive(path, file, options.archive_offset, select)?, false))
+    let snapshot = input.snapshot.as_ref();
+    Ok((archive(path, file, snapshot, options, select)?, false))
 }
 
 /// Opens a manifest; paths in it are relative to its directory.
@@ -170,19 +186,41 @@ fn manifest(path: &Path) -> Result<ManifestSource, Error> {
 fn archive(
     path: &Path,
     file: File,
-    offset: u64,
+    snapshot: Option<&SnapshotChoice>,
+    options: &CreateOptions,
     select: Option<Arc<dyn Select>>,
 ) -> Result<Box<dyn EntrySource>, Error> {
-    let mut head = vec![0; shale_format::superblock::SUPERBLOCK_MAGIC.len()];
+    let offset = options.archive_offset;
+    let mut head = vec![0; HEAD_LEN];
     let len = file.read_at(&mut head, 0).map_err(Error::io("read", path))?;
     head.truncate(len);
     if offset == 0 && is_shale(&head) {
-        return Ok(Box::new(image::ImageSource::open(file, path, select)?));
+        return Ok(Box::new(image::ImageSource::open(file, path, snapshot, select)?));
+    }
+    if snapshot.is_some() {
+        return Err(Error::NoSnapshots { path: path.to_owned() });
+    }
+    if offset == 0
+        && detect(&head) == Some(Format::Tar)
+        && let Some(container) = container(options, select.clone())
+        && let Some(source) = oci::open_archive(path, &file, &container)?
+    {
+        return Ok(source);
     }
     let seed = digest(&file).map_err(Error::io("read", path))?.to_vec();
     let options = OpenOptions { offset, seed, select };
     let source = shale_foreign::open(path, file, options)?;
     source.ok_or_else(|| Error::NotInput { path: path.to_owned() })
+}
+
+/// How images of containers are opened; `None` if they are packed as files.
+fn container(options: &CreateOptions, select: Option<Arc<dyn Select>>) -> Option<OciOptions> {
+    match &options.container {
+        Container::Files => None,
+        Container::Tree { tag, platform } => {
+            Some(OciOptions { tag: tag.clone(), platform: platform.clone(), select })
+        }
+    }
 }
 
 /// True if a file begins like a ShaleFS image.

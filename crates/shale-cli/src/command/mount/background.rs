@@ -85,6 +85,11 @@ pub fn start(args: &Mount, launcher: &Launcher, say: &Say) -> anyhow::Result<Exi
     if let Some(snapshot) = &args.snapshot {
         command.arg("--snapshot").arg(snapshot);
     }
+    command.args(args.snapshots.then_some("--snapshots"));
+    command.args(args.follow.then_some("--follow"));
+    if let Some(dir) = &args.union {
+        command.arg("--union").arg(dir);
+    }
     if let Some(expect) = &args.expect {
         command.args(["--expect", &expect.to_string()]);
     }

@@ -15,7 +15,7 @@ use super::memory::memory;
 use crate::args::{Mount, Offset, ViewChoice};
 use crate::exit::Misuse;
 use crate::report::Say;
-use crate::{elsewhere, size, text};
+use crate::{elsewhere, open, size, text};
 
 /// Options that fstab(5) and mount(8) pass to every file system, and that change nothing here.
 const WITHOUT_EFFECT: [&str; 30] = [
@@ -56,11 +56,30 @@ const CACHE_PART: u64 = 8;
 const CACHE_MIN: u64 = 64 << 20;
 const CACHE_MAX: u64 = 1 << 30;
 
-/// An image and where to mount it.
-pub struct Target {
+/// An image, and the snapshot of it that its word names.
+pub struct Layer {
     /// Absolute, since the driver changes its directory.
     pub image: PathBuf,
+    pub snapshot: Option<OsString>,
+}
+
+/// What to mount where.
+pub struct Target {
+    /// One image; with `--union` several, the topmost last.
+    pub layers: Vec<Layer>,
     pub dir: PathBuf,
+}
+
+impl Target {
+    /// Returns the name of what is mounted, for messages and for the list of mounts.
+    pub fn name(&self) -> OsString {
+        let top = self.layers.last().map(|layer| elsewhere::shown(&layer.image));
+        let mut name = top.unwrap_or_default();
+        if self.layers.len() > 1 {
+            name.push(format!(" over {} more", self.layers.len() - 1));
+        }
+        name
+    }
 }
 
 /// All options of a mount.
@@ -70,6 +89,10 @@ pub struct MountOptions {
     pub driver: Options,
     pub offset: Offset,
     pub snapshot: Option<OsString>,
+    /// Every snapshot is a directory.
+    pub snapshots: bool,
+    /// Snapshots that are appended later appear, too.
+    pub follow: bool,
     pub expect: Option<Identity>,
     /// Bytes of decoded frames, of all images together.
     pub cache: u64,
@@ -95,16 +118,21 @@ impl MountOptions {
     /// Reads the options.
     ///
     /// # Errors
-    /// An option is unknown, has an invalid value, or does not go with several images; an image
-    /// cannot be found.
+    /// An option is unknown, has an invalid value, or does not go with several images or with
+    /// another option; an image cannot be found.
     pub fn new(args: &Mount) -> anyhow::Result<Self> {
         let mut log_path = args.log.clone();
         let log = DriverLog::new(None)?;
         let mut options = Self {
-            targets: targets(&args.what)?,
+            targets: match &args.union {
+                Some(dir) => vec![union(&args.what, dir)?],
+                None => targets(&args.what)?,
+            },
             driver: Options { thread_count: args.threads, log: log.sink(), ..Options::default() },
             offset: args.offset,
             snapshot: args.snapshot.clone(),
+            snapshots: args.snapshots,
+            follow: args.follow,
             expect: args.expect,
             cache: args.cache.unwrap_or_else(default_cache),
             prefetch: 4 << 20,
@@ -121,6 +149,7 @@ impl MountOptions {
         for word in words {
             options.take(word, &mut log_path).map_err(Misuse::of)?;
         }
+        options.check_snapshots()?;
         if let (Some(path), true) = (&options.subdir, options.targets.len() > 1) {
             let path = text::escape(path);
             bail!(Misuse(format!("subdir={path} works for one image, not for several")));
@@ -136,6 +165,41 @@ impl MountOptions {
             options.driver.log = options.log.sink();
         }
         Ok(options)
+    }
+
+    /// Number of images that are opened.
+    pub fn image_count(&self) -> u64 {
+        self.targets.iter().map(|target| target.layers.len() as u64).sum()
+    }
+
+    /// Checks the options that select snapshots against each other and against the others.
+    fn check_snapshots(&self) -> anyhow::Result<()> {
+        let layers = || self.targets.iter().flat_map(|target| &target.layers);
+        let is_named = layers().any(|layer| layer.snapshot.is_some());
+        let is_union = self.targets.iter().any(|target| target.layers.len() > 1);
+        let what = if self.follow && !self.snapshots {
+            "--follow shows new snapshots as new directories; it needs --snapshots"
+        } else if self.snapshots && (self.snapshot.is_some() || is_named) {
+            "--snapshots mounts all snapshots; --snapshot and IMAGE@SNAPSHOT mount one"
+        } else if self.snapshots && is_union {
+            "--snapshots shows the snapshots of one image; --union takes one snapshot of each image"
+        } else if self.snapshot.is_some() && is_named {
+            "IMAGE@SNAPSHOT names a snapshot already; use it without --snapshot"
+        } else if self.snapshot.is_some() && is_union {
+            "--union takes several images; name their snapshots as IMAGE@SNAPSHOT"
+        } else if self.expect.is_some() && (is_union || self.follow) {
+            "--expect names the identity of one image as it is now; it does not go with --union \
+             and --follow"
+        } else if self.follow && layers().any(|layer| elsewhere::is_url(&layer.image)) {
+            "--follow needs a file of this machine, which says when it changes"
+        } else if self.follow && self.view == ViewChoice::Kernel {
+            "--follow needs --view fuse: a kernel view is laid out once"
+        } else if self.hot_log.is_some() && (is_union || self.snapshots) {
+            "hotlog= lists the files of one snapshot; it does not go with --union and --snapshots"
+        } else {
+            return Ok(());
+        };
+        bail!(Misuse(what.to_owned()))
     }
 
     /// Warns about an option that is granted in another way. Launcher and background process both
@@ -217,6 +281,8 @@ impl MountOptions {
                 let value = raw.context("-o snapshot needs a name: snapshot=NAME")?;
                 self.snapshot = Some(OsString::from_vec(value.to_vec()));
             }
+            "snapshots" => self.snapshots = true,
+            "follow" => self.follow = true,
             "expect" => {
                 let value = value.context("-o expect needs an identity: expect=HASH")?;
                 let expect = value.parse().map_err(|e: String| anyhow::anyhow!("-o expect: {e}"));
@@ -236,7 +302,7 @@ impl MountOptions {
             _ => bail!(
                 "-o {option}: no such option; the options are allow_other, auto_unmount, dev, suid, \
                  noexec, loop, uid=, gid=, threads=, cache=, prefetch=, idle=, metrics=, hotlog=, \
-                 log=, mkdir, offset=, snapshot=, subdir=, view=, verify=, expect="
+                 log=, mkdir, offset=, snapshot=, snapshots, follow, subdir=, view=, verify=, expect="
             ),
         }
         Ok(())
@@ -265,12 +331,7 @@ fn verify_level(word: &str) -> anyhow::Result<Option<CheckLevel>> {
 /// Reads `IMAGE DIR`, or any number of `IMAGE=DIR`.
 fn targets(words: &[OsString]) -> anyhow::Result<Vec<Target>> {
     let target = |image: &Path, dir: &Path| -> anyhow::Result<Target> {
-        if elsewhere::is_url(image) {
-            return Ok(Target { image: image.to_owned(), dir: dir.to_owned() });
-        }
-        let found = std::fs::canonicalize(image);
-        let image = found.with_context(|| format!("cannot open {}", text::path(image)))?;
-        Ok(Target { image, dir: dir.to_owned() })
+        Ok(Target { layers: vec![layer(image.as_os_str())?], dir: dir.to_owned() })
     };
     if let [image, dir] = words
         && (split(image).is_none()
@@ -290,6 +351,23 @@ fn targets(words: &[OsString]) -> anyhow::Result<Vec<Target>> {
             ))),
         })
         .collect()
+}
+
+/// Reads the images of `--union DIR`, the topmost last.
+fn union(words: &[OsString], dir: &Path) -> anyhow::Result<Target> {
+    let layers = words.iter().map(|word| layer(word)).collect::<anyhow::Result<_>>()?;
+    Ok(Target { layers, dir: dir.to_owned() })
+}
+
+/// Reads `IMAGE` or `IMAGE@SNAPSHOT`.
+fn layer(word: &OsStr) -> anyhow::Result<Layer> {
+    let (path, snapshot) = open::split_snapshot(word);
+    if elsewhere::is_url(&path) {
+        return Ok(Layer { image: path, snapshot });
+    }
+    let found = std::fs::canonicalize(&path);
+    let image = found.with_context(|| format!("cannot open {}", text::path(&path)))?;
+    Ok(Layer { image, snapshot })
 }
 
 /// Splits a word at its last `=`.

@@ -25,10 +25,11 @@ pub fn images(options: &MountOptions, cancel: Cancel, say: &Say) -> anyhow::Resu
         .level(level)
         .expect(options.expect)
         .cancel(cancel);
-    for target in &options.targets {
-        let name = text::path(&target.image);
+    let layers = options.targets.iter().flat_map(|target| &target.layers);
+    for image in layers.map(|layer| &layer.image) {
+        let name = text::path(image);
         let bar = Bar::new(say);
-        let report = shale::check(open::source(&target.image, say)?, &check_options, &bar);
+        let report = shale::check(open::source(image, say)?, &check_options, &bar);
         drop(bar);
         let report = report.with_context(|| name.clone())?;
         if !report.is_clean() {

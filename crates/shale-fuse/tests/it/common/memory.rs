@@ -277,6 +277,22 @@ impl View for MemoryTree {
         })
     }
 
+    fn path(&self, inode: u64) -> Option<Vec<u8>> {
+        let mut path = Vec::new();
+        let mut at = self.get(inode).ok()?;
+        while at.attributes.inode != ROOT {
+            let inode = at.attributes.inode;
+            at = self.get(at.parent).ok()?;
+            let (name, _) = at.entries.iter().find(|(_, entry)| **entry == inode)?;
+            let rest = std::mem::replace(&mut path, name.clone());
+            if !rest.is_empty() {
+                path.push(b'/');
+                path.extend(rest);
+            }
+        }
+        Some(path)
+    }
+
     fn totals(&self) -> Totals {
         self.totals.unwrap_or(Totals {
             len: self.nodes.iter().map(|node| node.attributes.len).sum(),

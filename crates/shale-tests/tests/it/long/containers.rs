@@ -1,0 +1,158 @@
+//! Promise: an image of a container is packed as the tree that its layers make, as umoci unpacks
+//! it; what is damaged, missing or ambiguous in it is named.
+
+use shale_tests::command::{expect_code, extract, has_program, run, shale};
+use shale_tests::manifest::Manifest;
+use shale_tests::places;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a shell in a folder.
+fn sh(folder: &Path, script: &str) {
+    let output = Command::new("sh").args(["-ec", script]).current_dir(folder).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {said}");
+}
+
+/// Makes a layout `oci` with umoci: three layers with whiteouts, hard links, owners, a directory
+/// that becomes a file and back, and unpacks it into `expected`.
+const LAYOUT: &str = r#"
+umoci init --layout oci && umoci new --image oci:one
+umoci unpack --image oci:one bundle 2>/dev/null
+cd bundle/rootfs
+mkdir -p etc/conf.d usr/lib var/cache empty
+echo base > etc/base; echo gone > etc/gone; echo one > usr/lib/one
+ln usr/lib/one usr/lib/two; ln usr/lib/one usr/lib/three; ln -s usr/lib lib
+echo x > var/cache/x; echo y > var/cache/y; mkdir kind; echo in > kind/in; echo kind > other
+chown 1000:2000 etc/base; chmod 4755 usr/lib/one; mkfifo pipe
+head -c 3000000 /dev/urandom > usr/lib/large
+cd ../.. && umoci repack --refresh-bundle --image oci:one bundle
+cd bundle/rootfs
+rm etc/gone usr/lib/one; rm -r kind other var/cache; echo is a file > kind; mkdir other var/cache
+echo in > other/in; echo new > var/cache/new; echo changed > etc/base; touch .early; rm -r empty
+cd ../.. && umoci repack --refresh-bundle --image oci:two bundle
+cd bundle/rootfs
+rm kind; mkdir kind; echo again > kind/again; rm pipe; echo conf > etc/conf.d/a
+setfattr -n user.note -v kept etc/conf.d/a 2>/dev/null || true
+cd ../.. && umoci repack --refresh-bundle --image oci:three bundle
+rm -rf bundle; umoci unpack --image oci:three bundle
+umoci unpack --image oci:one first
+"#;
+
+fn able() -> bool {
+    let programs = ["umoci", "skopeo"];
+    let missing: Vec<_> = programs.iter().filter(|name| !has_program(name)).collect();
+    let is_root = rustix::process::geteuid().is_root();
+    if !missing.is_empty() || !is_root {
+        println!("skipped: it needs root ({is_root}), and {missing:?} are not installed");
+    }
+    missing.is_empty() && is_root
+}
+
+/// Packs `source`, and compares what comes out with `expected`.
+fn same(folder: &Path, source: &str, more: &[&str], expected: &str) {
+    let image = folder.join("packed.shale");
+    let mut create = shale(["create", source, "-o", "packed.shale", "-f"]);
+    expect_code(create.args(more).current_dir(folder), 0);
+    let out = folder.join("out");
+    extract(&image, &out);
+    let what = format!("{source} {more:?}");
+    let seen = Manifest::of(&out).unwrap();
+    seen.assert_equals(&Manifest::of(&folder.join(expected)).unwrap(), &what);
+    fs::remove_dir_all(out).unwrap();
+}
+
+fn fails(folder: &Path, words: &[&str], parts: &[&str]) {
+    let mut command = shale(["create", "-o", "none.shale"]);
+    let output = expect_code(command.args(words).current_dir(folder), 1);
+    let said = String::from_utf8(output.stderr).unwrap();
+    parts.iter().for_each(|part| assert!(said.contains(part), "{words:?}: {said}"));
+    assert!(!folder.join("none.shale").exists());
+}
+
+#[test]
+fn the_tree_of_an_image_is_what_umoci_unpacks() {
+    if !able() {
+        return;
+    }
+    let place = places::disk();
+    let folder = place.path();
+    sh(folder, LAYOUT);
+    let (three, one) = ("bundle/rootfs", "first/rootfs");
+    same(folder, "oci", &["--tag", "three"], three);
+    same(folder, "oci", &["--tag", "one"], one);
+    sh(
+        folder,
+        "skopeo copy -q oci:oci:three oci-archive:three.tar:name:three
+         skopeo copy -q oci:oci:three docker-archive:docker.tar:example.org/app:3.1
+         skopeo copy -q --dest-compress-format zstd --dest-compress oci:oci:three oci:zstd:three
+         tar cf several.tar -C oci .
+         mkdir dir && tar xf docker.tar -C dir",
+    );
+    same(folder, "three.tar", &[], three);
+    same(folder, "docker.tar", &["--tag", "app:3.1"], three);
+    same(folder, "zstd", &[], three);
+    same(folder, "several.tar", &["--tag", "three"], three);
+    // The same image gives the same bytes, and filters see the tree, not the layers.
+    let sum = |name: &str| {
+        let mut create = shale(["create", "three.tar", "-q", "-o", name, "--exclude", "usr/lib"]);
+        expect_code(create.current_dir(folder), 0);
+        fs::read(folder.join(name)).unwrap()
+    };
+    assert_eq!(sum("a.shale"), sum("b.shale"));
+    let listed = run(["ls".as_ref(), folder.join("a.shale").as_os_str(), "usr".as_ref()]);
+    assert_eq!(listed.stdout, b"");
+    // As the files that they are.
+    same(folder, "oci", &["--container-files"], "oci");
+    fails(folder, &["oci"], &["--tag", "one, two, three"]);
+    fails(folder, &["oci", "--tag", "four"], &["no tag `four`", "one, two, three"]);
+    fails(folder, &["zstd", "--platform", "linux/s390x"], &["linux/s390x"]);
+}
+
+#[test]
+fn damage_in_an_image_is_named_and_never_packed() {
+    if !able() {
+        return;
+    }
+    let place = places::disk();
+    let folder = place.path();
+    sh(folder, LAYOUT);
+    sh(folder, "skopeo copy -q oci:oci:three docker-archive:docker.tar:app:3");
+    let blobs = |folder: &Path| -> Vec<std::path::PathBuf> {
+        let entries = fs::read_dir(folder.join("blobs/sha256")).unwrap();
+        let mut blobs: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        blobs.sort_by_key(|path| fs::metadata(path).unwrap().len());
+        blobs
+    };
+    // The largest blob is a layer of the image; a document is small.
+    let copy = folder.join("copy");
+    let fresh = || sh(folder, "rm -rf copy; cp -r oci copy");
+    fresh();
+    let layer = blobs(&copy).pop().unwrap();
+    let mut bytes = fs::read(&layer).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&layer, &bytes).unwrap();
+    fails(folder, &["copy", "--tag", "three"], &["is damaged", "sha256"]);
+    fs::remove_file(&layer).unwrap();
+    fails(folder, &["copy", "--tag", "three"], &["is missing"]);
+    std::os::unix::fs::symlink("/etc/passwd", &layer).unwrap();
+    fails(folder, &["copy", "--tag", "three"], &["cannot open"]);
+    fresh();
+    let index = fs::read_to_string(copy.join("index.json")).unwrap();
+    for (from, to, part) in [
+        ("sha256:", "sha512:", "sha256, which alone"),
+        ("sha256:", "sha256:../../", "not a valid digest"),
+        ("{", "[", "not valid"),
+    ] {
+        fs::write(copy.join("index.json"), index.replace(from, to)).unwrap();
+        fails(folder, &["copy", "--tag", "three"], &[part]);
+    }
+    // In an archive of docker, layers are compared with the digests of the configuration.
+    let mut bytes = fs::read(folder.join("docker.tar")).unwrap();
+    let at = bytes.windows(9).position(|window| window == b"is a file").unwrap();
+    bytes[at] ^= 1;
+    fs::write(folder.join("bad.tar"), bytes).unwrap();
+    fails(folder, &["bad.tar"], &["is damaged"]);
+}
