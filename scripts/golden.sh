@@ -93,3 +93,4 @@ hand parity-blocks log
 # An image of 0.3 that is missing cannot be written any more: these are of the present version.
 version=0.4
 create tiny tiny
+create arrays arrays --frame-size 32K

@@ -299,6 +299,29 @@ def undo_lines(form):
     return b"\n".join(plain)
 
 
+def undo_array(stored):
+    (width, count, ways), form = stored[:3], stored[3:]
+    record, plain = width * count, bytearray(stored[3:])
+    whole = len(form) // record * record if ways >> 4 == 1 else len(form) // record // 8 * 8 * record
+    n = whole // record
+    for at in range(whole if ways >> 4 else 0):
+        j, p = at // record, at % record
+        if ways >> 4 == 1:
+            plain[at] = form[p * n + j]
+        else:
+            bits = [form[(p * 8 + b) * (n // 8) + j // 8] >> j % 8 & 1 for b in range(8)]
+            plain[at] = sum(bit << b for b, bit in enumerate(bits))
+    if ways & 15 == 3:
+        for at in range(record, len(plain)):
+            plain[at] ^= plain[at - record]
+    elif ways & 15:
+        order = {1: "little", 2: "big"}[ways & 15]
+        for at in range(record, len(plain) - width + 1, width):
+            pair = [int.from_bytes(plain[i : i + width], order) for i in (at, at - record)]
+            plain[at : at + width] = (sum(pair) % 256**width).to_bytes(width, order)
+    return bytes(plain)
+
+
 # Parity (appendix C).
 
 CANTOR = [
@@ -399,6 +422,8 @@ def main():
         expect(f"{name} reversed", filters[name](filtered, -1).hex(), plain.hex())
     for case in cases("lines.txt"):
         expect("lines", undo_lines(data(case, "form")), b"".join(line[0] for line in case["plain"]))
+    for case in cases("arrays.txt"):
+        expect(one(case, "name"), undo_array(data(case, "stored")).hex(), data(case, "plain").hex())
     for case in cases("parity.txt"):
         shards = [bytes.fromhex(row[0]) for row in case["data"]]
         made = parity(shards, len(case["parity"]))

@@ -5,13 +5,14 @@
 //! so the caller has to bound these lengths. Damaged bytes may decode: only the caller's checksum
 //! tells that they are right.
 
+use crate::array;
 use crate::brotli::BrotliDecoder;
 use crate::lengths::{FRAME_LEN_MAX, append, check_len, reserve, wrong_len};
 use crate::lines;
 use crate::lz4::Lz4Decoder;
 use crate::lzma::LzmaDecoder;
 use crate::zstd::ZstdDecoder;
-use crate::{Codec, CodecError, Filter};
+use crate::{ArrayShape, Codec, CodecError, Filter};
 
 /// The memory of a longer lines form is freed after the call.
 const FORM_KEPT_LEN_MAX: usize = 4 << 20;
@@ -23,7 +24,7 @@ const FORM_KEPT_LEN_MAX: usize = 4 << 20;
 /// - zstd: about 160 KiB. LZ4: none. LZMA: a copy of the last prefix and frame.
 /// - brotli: during a call at most three times prefix and frame, and 4 MiB.
 /// - lines: the last lines form, up to 4 MiB. During a call up to seven times the form, which is
-///   at most as long as the frame.
+///   at most as long as the frame. Arrays: a form that is as long as the frame.
 #[derive(Debug, Default)]
 pub struct Decoder {
     zstd: Option<ZstdDecoder>,
@@ -98,21 +99,32 @@ impl Decoder {
         }
         let corrupt = |detail: &str| CodecError::Corrupt { codec, detail: detail.to_owned() };
         if !prefix.is_empty() {
-            return Err(corrupt("a frame of lines has references"));
+            return Err(corrupt(&format!("a frame with the filter {filter} has references")));
         }
         if plain_len > FRAME_LEN_MAX {
-            return Err(corrupt("a frame of lines is too long"));
+            return Err(corrupt(&format!("a frame with the filter {filter} is too long")));
         }
         reserve(codec, plain_len, out)?;
-        let Some((form_len, stored)) = lines::split_len(stored, plain_len) else {
-            return Err(corrupt("the length of the lines form is wrong"));
-        };
         let mut form = std::mem::take(&mut self.form);
         form.clear();
-        let result = self.decode(codec, prefix, stored, form_len, &mut form).and_then(|()| {
-            lines::decode(&form, plain_len, out)
-                .map_err(|fault| corrupt(&format!("lines: {fault}")))
-        });
+        let result = if filter == Filter::Array {
+            match ArrayShape::split(stored) {
+                None => Err(corrupt("the shape of the array is not defined")),
+                Some((shape, stored)) => self
+                    .decode(codec, prefix, stored, plain_len, &mut form)
+                    .map(|()| array::undo(shape, &form, out)),
+            }
+        } else {
+            match lines::split_len(stored, plain_len) {
+                None => Err(corrupt("the length of the lines form is wrong")),
+                Some((form_len, stored)) => {
+                    self.decode(codec, prefix, stored, form_len, &mut form).and_then(|()| {
+                        lines::decode(&form, plain_len, out)
+                            .map_err(|fault| corrupt(&format!("lines: {fault}")))
+                    })
+                }
+            }
+        };
         // A huge frame must not hold its memory for good.
         self.form = if form.capacity() <= FORM_KEPT_LEN_MAX { form } else { Vec::new() };
         if result.is_err() {

@@ -96,6 +96,26 @@ impl Encoder {
         }
         result
     }
+
+    /// Appends the form of an array ([`crate::array_form`]) as a frame stores it: its shape, then
+    /// its compressed form. [`crate::Decoder::decode_filtered`] undoes both.
+    ///
+    /// # Errors
+    /// As for [`Encoder::encode`].
+    pub fn encode_array(
+        &mut self,
+        shape: crate::ArrayShape,
+        form: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        let start = out.len();
+        out.extend_from_slice(&shape.to_bytes());
+        let result = self.encode(&[], form, out);
+        if result.is_err() {
+            out.truncate(start);
+        }
+        result
+    }
 }
 
 impl Settings {

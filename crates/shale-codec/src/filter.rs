@@ -7,7 +7,8 @@
 //! machine code costs compression, never correctness.
 //!
 //! The filter of lines (`lines.rs`) makes a shorter form of text. The length of that form precedes
-//! the compressed bytes.
+//! the compressed bytes. The filter of arrays (`array.rs`) makes a form of records that is as long
+//! as they are; the shape of the records precedes the compressed bytes.
 
 use std::fmt;
 
@@ -30,12 +31,20 @@ pub enum Filter {
     BcjArm = 3,
     /// Lines that resemble each other, as columns.
     Lines = 4,
+    /// Arrays of records, as planes.
+    Array = 5,
 }
 
 impl Filter {
     /// All filters, in the order of their numbers.
-    pub const ALL: [Filter; 5] =
-        [Filter::None, Filter::BcjX86, Filter::BcjArm64, Filter::BcjArm, Filter::Lines];
+    pub const ALL: [Filter; 6] = [
+        Filter::None,
+        Filter::BcjX86,
+        Filter::BcjArm64,
+        Filter::BcjArm,
+        Filter::Lines,
+        Filter::Array,
+    ];
 
     /// Returns the filter with this number, or `None` for a number that this version does not know.
     pub const fn from_id(id: u8) -> Option<Filter> {
@@ -45,6 +54,7 @@ impl Filter {
             2 => Some(Filter::BcjArm64),
             3 => Some(Filter::BcjArm),
             4 => Some(Filter::Lines),
+            5 => Some(Filter::Array),
             _ => None,
         }
     }
@@ -62,6 +72,7 @@ impl Filter {
             Filter::BcjArm64 => "bcj-arm64",
             Filter::BcjArm => "bcj-arm",
             Filter::Lines => "lines",
+            Filter::Array => "array",
         }
     }
 
@@ -73,14 +84,14 @@ impl Filter {
     /// Reports whether bytes keep their length and position, so that references can be filtered
     /// alike. A frame with another filter has no references.
     pub const fn is_in_place(self) -> bool {
-        !matches!(self, Filter::Lines)
+        !matches!(self, Filter::Lines | Filter::Array)
     }
 
     /// Filters in place, before compression. Makes one pass and needs no memory. Does nothing for a
-    /// filter that does not work in place; see [`crate::lines_form`].
+    /// filter that does not work in place; see [`crate::lines_form`] and [`crate::array_form`].
     pub fn apply(self, bytes: &mut [u8]) {
         match self {
-            Filter::None | Filter::Lines => {}
+            Filter::None | Filter::Lines | Filter::Array => {}
             Filter::BcjX86 => bcj_x86::apply(bytes),
             Filter::BcjArm64 => bcj_arm64::apply(bytes),
             Filter::BcjArm => bcj_arm::apply(bytes),
@@ -91,7 +102,7 @@ impl Filter {
     /// [`crate::Decoder::decode_filtered`] undoes every filter.
     pub fn reverse(self, bytes: &mut [u8]) {
         match self {
-            Filter::None | Filter::Lines => {}
+            Filter::None | Filter::Lines | Filter::Array => {}
             Filter::BcjX86 => bcj_x86::reverse(bytes),
             Filter::BcjArm64 => bcj_arm64::reverse(bytes),
             Filter::BcjArm => bcj_arm::reverse(bytes),

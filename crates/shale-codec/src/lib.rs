@@ -7,8 +7,8 @@
 //! - [`Encoder`] compresses. Its output depends on settings, prefix and plain bytes only.
 //! - [`Decoder`] decompresses untrusted bytes: it gives exactly the asked length or an error, in
 //!   memory bounded by the lengths that the caller gives.
-//! - [`Filter`] rewrites machine code, or lines that resemble each other, so that they compress
-//!   better.
+//! - [`Filter`] rewrites machine code, lines that resemble each other, or arrays, so that they
+//!   compress better.
 //! - [`looks_incompressible`] says cheaply when compressing is not worth a try.
 //! - [`stream`] reads and writes what other programs compress: gzip, xz, zstd and so on.
 //! - [`digest`] has XXH3 to detect damage and BLAKE3 to identify contents.
@@ -48,6 +48,7 @@ mod bcj_arm64; // calls and page addresses of 64-bit ARM
 mod bcj_arm; // calls of 32-bit ARM
 mod filter; // all filters by number
 mod lines; // lines that resemble each other, as columns
+mod array; // arrays of records, as planes
 mod encoder; // compresses with any codec
 mod decoder; // decompresses with any codec
 mod sample; // is compressing worth a try?
@@ -62,6 +63,7 @@ pub mod parity;
 /// Signatures over a few bytes, and their keys.
 pub mod signature;
 
+pub use array::{ArrayShape, Difference, Shuffle, array_form, array_shapes, guess_record_len};
 pub use codec::Codec;
 pub use decoder::Decoder;
 pub use digest::{Hash, Hasher, Xxh3, hash, xxh3_64, xxh3_128};

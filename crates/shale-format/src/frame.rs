@@ -24,11 +24,13 @@ pub enum Category {
     Incompressible = 5,
     /// Bytes that only serve as references; no extent leads here.
     Dictionary = 6,
+    /// Arrays of numbers.
+    Array = 7,
 }
 
 impl Category {
     /// All categories, by number.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Generic,
         Self::Text,
         Self::Code,
@@ -36,7 +38,12 @@ impl Category {
         Self::Sensor,
         Self::Incompressible,
         Self::Dictionary,
+        Self::Array,
     ];
+
+    /// The categories that a frame of this version's writer can get.
+    pub const ASSIGNED: [Self; 5] =
+        [Self::Generic, Self::Text, Self::Code, Self::Array, Self::Incompressible];
 
     /// Returns the category with this name.
     pub fn from_name(name: &str) -> Option<Self> {
@@ -53,6 +60,7 @@ impl Category {
             4 => Self::Sensor,
             5 => Self::Incompressible,
             6 => Self::Dictionary,
+            7 => Self::Array,
             _ => Self::Generic,
         }
     }
@@ -67,6 +75,7 @@ impl Category {
             Self::Sensor => "sensor",
             Self::Incompressible => "incompressible",
             Self::Dictionary => "dictionary",
+            Self::Array => "array",
         }
     }
 }

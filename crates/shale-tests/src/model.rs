@@ -51,6 +51,8 @@ pub enum Data {
     Text(u64, usize),
     /// Lines of a log from a seed.
     Log(u64, usize),
+    /// An array of numbers: seed, which also says of what kind, and length.
+    Array(u64, usize),
     /// What looks like machine code from a seed.
     Code(u64, usize),
     /// The prose of a seed's first 1000 bytes, again and again.
@@ -68,6 +70,7 @@ impl Data {
             Self::Random(seed, len) => Random::new(seed).bytes(len),
             Self::Text(seed, len) => Random::new(seed).text(len),
             Self::Log(seed, len) => Random::new(seed).log(len),
+            Self::Array(seed, len) => Random::new(seed).array(seed, len),
             Self::Code(seed, len) => Random::new(seed).code(len),
             Self::Again(seed, len) => {
                 Random::new(seed).text(1000).into_iter().cycle().take(len).collect()

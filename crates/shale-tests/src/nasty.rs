@@ -251,6 +251,15 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
             tree.file("log", Data::Log(1, 150_000));
             Some(tree.items)
         }
+        "arrays" => {
+            // A frame for each file.
+            let mut tree = Tree { items: Vec::new(), random: Random::new(85) };
+            tree.add("", Kind::Directory);
+            for index in 0..12 {
+                tree.file(format!("{index:02}"), Data::Array(index, 32 << 10));
+            }
+            Some(tree.items)
+        }
         "names" => Some(columns_tree()),
         "later" => Some(tiny_tree(3)),
         _ => None,
@@ -281,6 +290,7 @@ impl Tree {
             Data::Random(_, len)
             | Data::Text(_, len)
             | Data::Log(_, len)
+            | Data::Array(_, len)
             | Data::Code(_, len)
             | Data::Again(_, len)
             | Data::Zero(len) => len as u64,

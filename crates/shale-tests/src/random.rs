@@ -80,6 +80,28 @@ impl Random {
         log.into_bytes()
     }
 
+    /// `len` bytes of numbers that walk: pixels, or elements of 2, 4 or 8 bytes of either byte
+    /// order; `kind` says which.
+    pub fn array(&mut self, kind: u64, len: usize) -> Vec<u8> {
+        let (mut array, mut values) = (Vec::with_capacity(len + 24), [90u64, 120, 60]);
+        while array.len() < len {
+            for value in &mut values {
+                *value = value.wrapping_add(self.below(5)).wrapping_sub(2);
+            }
+            let value = values[0].wrapping_mul(3 * 256 + 1);
+            match kind % 6 {
+                0 => array.extend(values.map(|value| value as u8)),
+                1 => array.extend((value as u16).to_le_bytes()),
+                2 => array.extend((value as u16).to_be_bytes()),
+                3 => array.extend((value as u32).wrapping_mul(99).to_le_bytes()),
+                4 => array.extend(value.wrapping_mul(0x1_0001).to_be_bytes()),
+                _ => array.extend(values.iter().flat_map(|&v| (v as f32 / 7.0).to_le_bytes())),
+            }
+        }
+        array.truncate(len);
+        array
+    }
+
     /// `len` bytes in which the filters of machine code find all they look for: calls and jumps of
     /// x86, near and far and overlapping, and calls and page addresses of both kinds of ARM.
     pub fn code(&mut self, len: usize) -> Vec<u8> {

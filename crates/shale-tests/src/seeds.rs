@@ -1,7 +1,9 @@
 //! Seeds of the fuzz targets: valid inputs, from which a search starts.
 
 use crate::random::Random;
-use shale_codec::{Codec, Encoder, Filter, Settings, lines_form};
+use shale_codec::{
+    ArrayShape, Codec, Difference, Encoder, Filter, Settings, Shuffle, array_form, lines_form,
+};
 use shale_format::schema;
 use shale_table::{PageRef, PageSink, Schema, TableBuilder, TableError, Value};
 
@@ -158,6 +160,14 @@ pub fn frames() -> Vec<Vec<u8>> {
             let [low, high] = (plain_len as u16).to_le_bytes();
             let mut seed = vec![Filter::Lines.id() * 8 + codec.id(), 0, low, high];
             encoder.encode_form(&form, &mut seed).expect("a form can be encoded");
+            seeds.push(seed);
+            let plain = Random::new(plain_len as u64).array(plain_len as u64 / 1000, plain_len);
+            let (difference, shuffle) = (Difference::Little, Shuffle::Bits);
+            let shape = ArrayShape::new(2, 3, difference, shuffle).expect("the shape is defined");
+            let mut form = Vec::new();
+            array_form(shape, &plain, &mut form);
+            let mut seed = vec![Filter::Array.id() * 8 + codec.id(), 0, low, high];
+            encoder.encode_array(shape, &form, &mut seed).expect("a form can be encoded");
             seeds.push(seed);
         }
     }

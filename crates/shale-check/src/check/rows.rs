@@ -201,7 +201,13 @@ fn check_frame(
     let alone = known.is_some_and(|filter| !filter.is_in_place());
     let count = record.reference_count;
     let fits = !alone || count == 0;
-    expect(row, "reference count", u64::from(count), fits, "0 for a frame of lines")?;
+    expect(
+        row,
+        "reference count",
+        u64::from(count),
+        fits,
+        "0 for a frame of lines or of an array",
+    )?;
     let bound = root.bounds.depth_max;
     expect(row, "depth", u64::from(depth), depth <= bound, "the bound in the root")?;
     let bound = u32::from(root.bounds.reference_count_max);

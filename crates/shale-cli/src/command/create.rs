@@ -272,8 +272,9 @@ fn codec(choice: &str) -> anyhow::Result<(Option<Category>, Settings)> {
     // Settings can also have equals signs, but only after a colon.
     let (category, settings) = match choice.split_once('=') {
         Some((category, settings)) if !category.contains(':') => {
-            let names = || Category::ALL.map(Category::name).join(", ");
+            let names = || Category::ASSIGNED.map(Category::name).join(", ");
             let found = Category::from_name(category)
+                .filter(|found| Category::ASSIGNED.contains(found))
                 .ok_or_else(|| anyhow!("unknown category `{category}`; use {}", names()))?;
             (Some(found), settings)
         }

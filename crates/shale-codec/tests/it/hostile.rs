@@ -3,7 +3,10 @@
 //! afterwards.
 
 use proptest::prelude::*;
-use shale_codec::{Codec, CodecError, Decoder, Encoder, Filter, Settings, lines_form};
+use shale_codec::{
+    ArrayShape, Codec, CodecError, Decoder, Difference, Encoder, Filter, Settings, Shuffle,
+    array_form, lines_form,
+};
 
 const SETTINGS: [&str; 9] = [
     "stored",
@@ -52,6 +55,11 @@ fn frames() -> Vec<Frame> {
         encoder.encode_form(&lines_form(&plain).unwrap(), &mut stored).unwrap();
         let (codec, prefix) = (settings.codec, Vec::new());
         frames.push(Frame { codec, filter: Filter::Lines, prefix, plain, stored });
+        let (mut form, mut stored, plain) = (Vec::new(), Vec::new(), text[..1003].to_vec());
+        let shape = ArrayShape::new(2, 3, Difference::Big, Shuffle::Bits).unwrap();
+        array_form(shape, &plain, &mut form);
+        encoder.encode_array(shape, &form, &mut stored).unwrap();
+        frames.push(Frame { codec, filter: Filter::Array, prefix: Vec::new(), plain, stored });
     }
     frames
 }

@@ -319,7 +319,11 @@ impl FrameStore {
         }
         if Filter::from_id(record.filter).is_some_and(|filter| !filter.is_in_place()) {
             let count = u64::from(record.reference_count);
-            return Err(value("references of a frame of lines", count, Expected::Exactly(0)));
+            return Err(value(
+                "references of a frame of lines or of an array",
+                count,
+                Expected::Exactly(0),
+            ));
         }
         let references = self.references(record)?;
         let mut records = Vec::with_capacity(references.frames().len());

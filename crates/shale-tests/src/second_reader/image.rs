@@ -1,9 +1,9 @@
 //! From the superblock to the bytes of a file, by chapters 4 to 8 of the specification. `None` is
 //! whatever is not as it says.
 
-use super::lines;
 pub use super::page::Column;
 use super::page::{self, Met};
+use super::{array, lines};
 use crate::manifest::{Manifest, Record, content_hash};
 use shale_codec::{Codec, Decoder, Filter, xxh3_64};
 use std::collections::{BTreeMap, HashMap};
@@ -358,6 +358,11 @@ impl<'b> Image<'b> {
             let mut form = Vec::new();
             Decoder::new().decode(codec, &[], &stored[at..], form_len, &mut form).ok()?;
             plain = lines::undo(&form).filter(|plain| plain.len() == plain_len)?;
+        } else if filter == Filter::Array {
+            let (shape, stored) = stored.split_at_checked(3)?;
+            let mut form = shape.to_vec();
+            Decoder::new().decode(codec, &[], stored, plain_len, &mut form).ok()?;
+            plain = array::undo(&form)?;
         } else {
             Decoder::new().decode(codec, &prefix, stored, plain_len, &mut plain).ok()?;
             filter.reverse(&mut plain);

@@ -8,5 +8,7 @@
 pub mod page;
 /// Chapter 9.1: the filter of lines.
 pub mod lines;
+/// Chapter 9.2: the filter of arrays.
+pub mod array;
 /// Chapters 4, 5, 7 and 8: from the superblock to the bytes of a file.
 pub mod image;

@@ -11,8 +11,8 @@ use shale_codec::{Codec, Decoder, Filter, Xxh3, xxh3_64};
 use shale_format::merkle::{FAN_OUT, LEAF_LEN};
 use shale_format::{MerkleHead, Signature};
 use shale_table::{ColumnSpec, Page, Schema};
-use shale_tests::second_reader::lines;
 use shale_tests::second_reader::page::{self as second_page, Column};
+use shale_tests::second_reader::{array, lines};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -263,6 +263,19 @@ fn lines_forms_are_read_as_the_vectors_say() {
 }
 
 #[test]
+fn arrays_are_what_the_vectors_say() {
+    for case in cases("arrays.txt", 6) {
+        let (stored, plain) = (case.bytes("stored"), case.bytes("plain"));
+        let name = String::from_utf8(case.bytes("name")).unwrap();
+        let mut found = Vec::new();
+        let ways = (Codec::Stored, Filter::Array);
+        Decoder::new().decode_filtered(ways, &[], &stored, plain.len(), &mut found).unwrap();
+        assert_eq!(found, plain, "{name}");
+        assert_eq!(array::undo(&stored).as_ref(), Some(&plain), "{name}");
+    }
+}
+
+#[test]
 fn codecs_decode_what_the_vectors_have() {
     for case in cases("codecs.txt", 10) {
         let codec = Codec::from_name(case.word("codec")).unwrap();
@@ -314,7 +327,8 @@ fn a_program_in_another_language_agrees_with_the_vectors() {
     let (stdout, stderr) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
-    for name in ["pages.txt", "numbers.txt", "filters.txt", "lines.txt", "parity.txt"] {
+    for name in ["pages.txt", "numbers.txt", "filters.txt", "lines.txt", "arrays.txt", "parity.txt"]
+    {
         assert!(stdout.contains(&format!("{name}: ")), "{name} was not checked: {stdout}");
     }
 }

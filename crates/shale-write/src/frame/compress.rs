@@ -9,11 +9,15 @@
 //!
 //! A filter for machine code may be applied first; a quick trial decides. The references of the
 //! frame are then filtered in the same way, so that equal bytes stay equal. Text whose lines
-//! resemble each other is stored as columns, without references, where that is shorter.
+//! resemble each other is stored as columns, and an array of records as planes, both without
+//! references, where that is shorter.
 
 use std::sync::Arc;
 
-use shale_codec::{Codec, Filter, Settings, lines_form, looks_incompressible, xxh3_64};
+use shale_codec::{
+    ArrayShape, Codec, Filter, Settings, Shuffle, array_form, array_shapes, guess_record_len,
+    lines_form, looks_incompressible, xxh3_64,
+};
 use shale_format::{Category, FrameRecord};
 
 use crate::exec::scratch::EncoderScratch;
@@ -24,9 +28,11 @@ use crate::plan::error::WriteError;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packing {
     pub(crate) choice: CodecChoice,
+    /// The codecs of arrays.
+    pub(crate) array_choice: CodecChoice,
     /// Try to compress frames that look incompressible.
     pub(crate) tries_incompressible: bool,
-    /// Try filters on machine code and on text, unless everything is stored as it is.
+    /// Try filters on machine code, text and arrays, unless everything is stored as it is.
     pub(crate) tries_filters: bool,
 }
 
@@ -38,7 +44,8 @@ impl Packing {
 
     /// Returns whether frames of this category may get a filter.
     fn tries_filters_on(&self, category: Category) -> bool {
-        matches!(category, Category::Text | Category::Code) && self.tries_filters && !self.stores()
+        let may_gain = matches!(category, Category::Text | Category::Code | Category::Generic);
+        may_gain && self.tries_filters && !self.stores()
     }
 }
 
@@ -101,9 +108,9 @@ impl Attempt {
     }
 }
 
-/// The result of trying to store lines as columns.
+/// The result of trying to store lines as columns, or an array as planes.
 #[derive(Debug, Default)]
-struct Lines {
+struct Form {
     encoding: Option<Encoding>,
     /// No other encoding can be shorter.
     is_certain: bool,
@@ -138,6 +145,10 @@ const FILTER_GAIN_SHARE: usize = 100;
 /// If a quick trial of lines as columns leaves at most one part in this number of what a trial of
 /// the plain bytes leaves, no thorough codec makes up for it, and none is tried.
 const LINES_CERTAIN_SHARE: usize = 2;
+/// The same for arrays: planes save less than columns, but no codec finds them by itself.
+const ARRAY_CERTAIN_SHARE: usize = 10;
+/// Bytes of the frame on which shapes of arrays are tried.
+const ARRAY_SAMPLE_LEN: usize = 32 << 10;
 /// The settings of a quick trial.
 const QUICK: Settings = Settings { codec: Codec::Zstd, level: 1, ..Settings::STORED };
 
@@ -160,14 +171,15 @@ impl<'s> Compressor<'s> {
         references: References,
     ) -> Result<Packed, WriteError> {
         let had_references = !references.is_empty();
-        let lines = if category == Category::Text && packing.tries_filters_on(category) {
-            self.pack_lines(&packing.choice, plain, &references)?
-        } else {
-            Lines::default()
+        let form = match category {
+            _ if !packing.tries_filters_on(category) => Form::default(),
+            Category::Text => self.pack_lines(&packing.choice, plain, &references)?,
+            Category::Generic => self.pack_array(&packing.array_choice, plain, &references)?,
+            _ => Form::default(),
         };
-        let mut best = Attempt { encoding: lines.encoding, ..Attempt::default() };
-        if !lines.is_certain {
-            let known = (category, lines.plain_trial_len);
+        let mut best = Attempt { encoding: form.encoding, ..Attempt::default() };
+        if !form.is_certain {
+            let known = (category, form.plain_trial_len);
             let in_place = self.pack_in_place(packing, plain, known, references)?;
             let len = |attempt: &Attempt| {
                 attempt.encoding.as_ref().map_or(plain.len(), |encoding| encoding.stored.len())
@@ -188,6 +200,8 @@ impl<'s> Compressor<'s> {
             filter: filter.id(),
             category: if codec == Codec::Stored && !packing.stores() {
                 Category::Incompressible as u64
+            } else if filter == Filter::Array {
+                Category::Array as u64
             } else {
                 category as u64
             },
@@ -254,11 +268,11 @@ impl<'s> Compressor<'s> {
         choice: &CodecChoice,
         plain: &[u8],
         references: &References,
-    ) -> Result<Lines, WriteError> {
-        let Some(form) = lines_form(plain) else { return Ok(Lines::default()) };
+    ) -> Result<Form, WriteError> {
+        let Some(form) = lines_form(plain) else { return Ok(Form::default()) };
         let trial_len = self.scratch.encode(QUICK, &[], &form)?.len();
         let plain_trial_len = self.try_plain(plain, references, Filter::None)?;
-        let tried = Lines { plain_trial_len: Some(plain_trial_len), ..Lines::default() };
+        let tried = Form { plain_trial_len: Some(plain_trial_len), ..Form::default() };
         if trial_len >= plain_trial_len {
             return Ok(tried);
         }
@@ -270,7 +284,74 @@ impl<'s> Compressor<'s> {
             && trial_len <= plain_trial_len / LINES_CERTAIN_SHARE
             && stored.len() < plain.len();
         let encoding = Encoding { codec: settings.codec, filter: Filter::Lines, stored };
-        Ok(Lines { encoding: Some(encoding), is_certain, ..tried })
+        Ok(Form { encoding: Some(encoding), is_certain, ..tried })
+    }
+
+    /// Stores the frame's records as planes. Returns no encoding if the frame does not look like an
+    /// array, or if a quick trial shows that the frame with its references is shorter.
+    fn pack_array(
+        &mut self,
+        choice: &CodecChoice,
+        plain: &[u8],
+        references: &References,
+    ) -> Result<Form, WriteError> {
+        let Some(record_len) = guess_record_len(plain) else { return Ok(Form::default()) };
+        let Some(shape) = self.choose_shape(record_len, plain)? else {
+            return Ok(Form::default());
+        };
+        let mut form = Vec::with_capacity(plain.len());
+        array_form(shape, plain, &mut form);
+        let trial_len = self.scratch.encode(QUICK, &[], &form)?.len();
+        let plain_trial_len = self.try_plain(plain, references, Filter::None)?;
+        let tried = Form { plain_trial_len: Some(plain_trial_len), ..Form::default() };
+        if trial_len + trial_len / FILTER_GAIN_SHARE >= plain_trial_len {
+            return Ok(tried);
+        }
+        let settings = match choice.without_trial() {
+            Some(settings) => settings,
+            None => choice.with_trial(form.len(), trial_len),
+        };
+        let mut stored = Vec::new();
+        self.scratch.encoder(settings)?.encode_array(shape, &form, &mut stored)?;
+        let is_certain = settings.codec != Codec::Lz4
+            && trial_len + plain_trial_len / ARRAY_CERTAIN_SHARE <= plain_trial_len
+            && stored.len() < plain.len();
+        let encoding = Encoding { codec: settings.codec, filter: Filter::Array, stored };
+        Ok(Form { encoding: Some(encoding), is_certain, ..tried })
+    }
+
+    /// Chooses the shape with the smallest quick trial on a piece of the frame. Returns nothing
+    /// where the plain bytes are as small.
+    fn choose_shape(
+        &mut self,
+        record_len: usize,
+        plain: &[u8],
+    ) -> Result<Option<ArrayShape>, WriteError> {
+        let start = plain.len().saturating_sub(ARRAY_SAMPLE_LEN) / 2;
+        let sample = &plain[start..plain.len().min(start + ARRAY_SAMPLE_LEN)];
+        let mut best = (None, self.scratch.encode(QUICK, &[], sample)?.len());
+        let mut form = Vec::with_capacity(sample.len());
+        let mut shapes = array_shapes(record_len);
+        for round in 0..2 {
+            for shape in shapes.drain(..) {
+                form.clear();
+                array_form(shape, sample, &mut form);
+                let len = self.scratch.encode(QUICK, &[], &form)?.len();
+                if len < best.1 {
+                    best = (Some(shape), len);
+                }
+                // Whatever the numbers mean, planes of an array are smaller than its records.
+                if shape.is_last_of_bytes() && best.0.is_none() {
+                    return Ok(None);
+                }
+            }
+            if round == 0 {
+                let others = [Shuffle::Bits, Shuffle::None];
+                let with = |shape: ArrayShape| others.map(|shuffle| shape.with_shuffle(shuffle));
+                shapes.extend(best.0.into_iter().flat_map(with));
+            }
+        }
+        Ok(best.0)
     }
 
     /// Returns what a quick trial leaves of filtered bytes with their references.
@@ -433,6 +514,7 @@ mod tests {
         let settings = Settings::new(codec, Settings::default_level(codec)).unwrap();
         Packing {
             choice: CodecChoice::one(settings),
+            array_choice: CodecChoice::one(settings),
             tries_incompressible: false,
             tries_filters: true,
         }
@@ -567,6 +649,41 @@ mod tests {
         let untried = Packing { tries_filters: false, ..packing };
         let packed = compressor.pack(&untried, &plain, Category::Text, Vec::new()).unwrap();
         assert_eq!(packed.record.filter, Filter::None.id());
+    }
+
+    #[test]
+    fn arrays_are_planes_where_that_is_shorter_and_nothing_else_is() {
+        let wave = |i: u32| (f64::from(i) / 400.0).sin() * 3.0 + 5.0;
+        let plain: Vec<u8> = (0..60_000).flat_map(|i| (wave(i) as f32).to_le_bytes()).collect();
+        let mut scratch = EncoderScratch::default();
+        let mut compressor = Compressor::new(&mut scratch);
+        let packing = packing(Codec::Zstd);
+        let untried = Packing { tries_filters: false, ..packing };
+        let pack = |compressor: &mut Compressor<'_>, packing, bytes: &[u8], references| {
+            compressor.pack(packing, bytes, Category::Generic, references).unwrap()
+        };
+        let other = Arc::new(random(8, plain.len()));
+        let packed = pack(&mut compressor, &packing, &plain, vec![(3, other)]);
+        let record = &packed.record;
+        assert_eq!((record.filter, record.category), (Filter::Array.id(), Category::Array as u64));
+        assert!(packed.references.is_empty() && packed.references_dropped);
+        let plainly = pack(&mut compressor, &untried, &plain, vec![]);
+        assert_eq!(plainly.record.filter, Filter::None.id());
+        assert!(packed.stored.len() * 2 < plainly.stored.len(), "{}", packed.stored.len());
+        let mut decoded = Vec::new();
+        let ways = (Codec::Zstd, Filter::Array);
+        shale_codec::Decoder::new()
+            .decode_filtered(ways, &[], &packed.stored, plain.len(), &mut decoded)
+            .unwrap();
+        assert_eq!(decoded, plain);
+        // With the frame itself as reference, planes cannot be shorter.
+        let packed = pack(&mut compressor, &packing, &plain, vec![(7, Arc::new(plain.clone()))]);
+        assert_eq!((packed.record.filter, &packed.references[..]), (Filter::None.id(), &[7][..]));
+        // The codec asked for arrays is that of arrays only.
+        let stored = CodecChoice::one(Settings::STORED);
+        let packing = Packing { array_choice: stored, ..packing };
+        let packed = pack(&mut compressor, &packing, &plain, vec![]);
+        assert_eq!(packed.record.filter, Filter::None.id(), "planes that are stored save nothing");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) struct Framer {
     shares: [usize; CATEGORY_COUNT],
 }
 
-const CATEGORY_COUNT: usize = Category::Dictionary as usize + 1;
+const CATEGORY_COUNT: usize = Category::ALL.len();
 /// Least bytes of incompressible or other data that are worth a frame boundary.
 const KIND_LEN_MIN: usize = 32 << 10;
 

@@ -260,11 +260,13 @@ impl<'env> FramePipeline<'env> {
     ) -> Result<(), WriteError> {
         let env = self.build.env;
         let hot = env.plan.hot.as_ref().filter(|_| traits.is_hot);
-        let choice = hot.map_or(&env.plan.codecs, |hot| &hot.codecs).of(traits.category);
+        let codecs = hot.map_or(&env.plan.codecs, |hot| &hot.codecs);
+        let (choice, array_choice) = (codecs.of(traits.category), codecs.of(Category::Array));
         let ticket = self.build.submit(Urgency::Normal, move |scratch| {
             env.options.check_cancel()?;
             let packing = Packing {
                 choice,
+                array_choice,
                 tries_incompressible: env.plan.level.tries_incompressible,
                 tries_filters: env.plan.level.tries_filters,
             };

@@ -1,5 +1,5 @@
-//! Which codec a frame gets: by its category and, for text, generic data and frames that their
-//! references cover, by how little a quick trial leaves.
+//! Which codec a frame gets: by its category and, for text, generic data, arrays and frames that
+//! their references cover, by how little a quick trial leaves.
 
 use std::fmt;
 
@@ -126,7 +126,7 @@ impl Codecs {
             all.of_covered = Some((codec.share, parse(codec.codec)?));
         }
         let mut codecs = Self([all; Category::ALL.len()]);
-        for category in [Category::Text, Category::Generic] {
+        for category in [Category::Text, Category::Generic, Category::Array] {
             let of_category =
                 codecs_of_little.iter().filter(|c| c.share > 1 || category == Category::Text);
             let slots = &mut codecs.0[category as usize].of_little;

@@ -16,7 +16,7 @@ pub struct Level {
     pub summary: &'static str,
     /// Codec of frames and its settings, in the syntax of the option `--codec`.
     pub codec: &'static str,
-    /// Codecs for frames of text and of generic data that compress well, the strongest first.
+    /// Codecs for frames of text, generic data and arrays that compress well, the strongest first.
     pub codecs_of_little: &'static [CodecOfLittle],
     /// Codec to use instead of the level's own for frames that their references cover almost
     /// completely.
@@ -40,7 +40,7 @@ pub struct Level {
     pub page_level: i32,
     /// Compress frames even if they look incompressible.
     pub tries_incompressible: bool,
-    /// Try filters on machine code.
+    /// Try filters on machine code, text and arrays.
     pub tries_filters: bool,
 }
 

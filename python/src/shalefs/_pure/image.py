@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from ..errors import DamagedError, IdentityError, NotAnImageError, UnsupportedError
-from . import codecs, filters, lines, pages
+from . import array, codecs, filters, lines, pages
 from .sums import blake3, blake3_derive, xxh3_64
 
 _SUPERBLOCK = bytes.fromhex("8b5348414c450d0a")
@@ -398,9 +398,11 @@ class Image:
         stored = self._read(offset, stored_len)
         if xxh3_64(stored) != stored_sum:
             raise DamagedError(f"frame {index} at {offset} is damaged")
-        if filter_number == filters.LINES:
-            if count:
-                raise DamagedError(f"frame {index} has references that its filter excludes")
+        if filter_number in (filters.LINES, filters.ARRAY) and count:
+            raise DamagedError(f"frame {index} has references that its filter excludes")
+        if filter_number == filters.ARRAY:
+            plain = array.undo(stored[:3], codecs.decode(codec, b"", stored[3:], plain_len))
+        elif filter_number == filters.LINES:
             form_len, at = lines.varint(stored, 0)
             if form_len > plain_len:
                 raise DamagedError(f"frame {index} is out of range")
