@@ -39,7 +39,8 @@ const CREATE: &[Habit] = &[
     ("-sort", "that is --order explicit:FILE"),
     ("-mkfs-time", "an image holds no time of its own; --mtime sets that of all files"),
     ("-all-time", "that is --mtime TIME"),
-    ("-p", "a manifest describes additional entries: --manifest FILE"),
+    ("-p", "a file of such definitions is --pseudo FILE"),
+    ("-pf", "that is --pseudo FILE"),
     ("-z", "that is a level, -0 to -9"),
     ("-J", "that is a level, -0 to -9"),
 ];

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use shale::read::Timestamp;
-use shale::{Adjust, Choose, IdRange, Input, InputKind, NamePattern, Rules};
+use shale::{Adjust, Choose, IdRange, Input, InputKind, NamePattern, Pseudo, Rules};
 
 use crate::args::{InputArgs, RuleOption, SpecialKind};
 use crate::exit::Misuse;
@@ -127,6 +127,22 @@ pub fn choose(args: &InputArgs) -> anyhow::Result<Choose> {
         choose.set_list(list.split(|&byte| byte == end).filter(|path| !path.is_empty()));
     }
     Ok(choose)
+}
+
+/// Reads the file of `--pseudo`.
+///
+/// # Errors
+/// The file cannot be read, or a line is not valid.
+pub fn pseudo(args: &InputArgs) -> anyhow::Result<Option<Arc<Pseudo>>> {
+    let Some(file) = &args.pseudo else { return Ok(None) };
+    let epoch = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
+    let ids = |is_group, who: &str| {
+        let list = if is_group { owners::GROUPS } else { owners::USERS };
+        owners::id(who, list).map_err(|error| format!("{error:#}"))
+    };
+    let parsed = Pseudo::parse(&read(file)?, epoch.unwrap_or(0), &ids);
+    let parsed = parsed.map_err(|what| anyhow::anyhow!("{}, {what}", text::path(file)))?;
+    Ok(Some(Arc::new(parsed)))
 }
 
 /// The time of `--newer`: that of a file, or a time as in `--mtime`.

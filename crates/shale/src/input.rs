@@ -4,6 +4,7 @@
 mod described; // what the caller names
 mod adjust; // other metadata
 mod chmod; // changes of permissions
+mod pseudo; // entries and changes of a pseudo file
 mod caches; // what lies in directories of caches
 mod git; // what `.gitignore` files leave out
 mod join; // several sources as one
@@ -18,3 +19,4 @@ pub use adjust::{Adjust, IdRange};
 pub use chmod::Chmod;
 pub use choose::{Choose, Decision, Listed};
 pub use described::{Input, InputKind};
+pub use pseudo::Pseudo;

@@ -1,8 +1,10 @@
 //! What the caller of a build decides.
 
+use std::sync::Arc;
+
 use shale_host::Cancel;
 
-use crate::input::{Adjust, Choose};
+use crate::input::{Adjust, Choose, Pseudo};
 
 /// How OCI image layouts and archives of `docker save` are packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub struct CreateOptions {
     pub choose: Choose,
     /// Metadata that replace those of the inputs.
     pub adjust: Adjust,
+    /// Entries that are added to the inputs, and metadata of single entries.
+    pub pseudo: Option<Arc<Pseudo>>,
     /// Read the image back and compare it with the source before it gets its name.
     pub verify: bool,
     /// Parity for each million bytes of the image; 0 for none.
@@ -67,6 +71,7 @@ impl CreateOptions {
         dereference: bool,
         choose: Choose,
         adjust: Adjust,
+        pseudo: Option<Arc<Pseudo>>,
         verify: bool,
         parity_ppm: u32,
         replace: bool,
@@ -86,6 +91,7 @@ impl Default for CreateOptions {
             dereference: false,
             choose: Choose::default(),
             adjust: Adjust::default(),
+            pseudo: None,
             verify: true,
             parity_ppm: 0,
             replace: false,

@@ -68,6 +68,14 @@ pub struct InputArgs {
     /// modification time counts, as in tar.
     #[arg(long, value_name = "TIME|FILE", help_heading = "Choosing input")]
     pub newer: Option<OsString>,
+    /// Add entries to the sources, or change metadata, as a pseudo file of mksquashfs says.
+    ///
+    /// Each line has a path, a type (d, s, b, c, i, x, or m to change an entry), a mode, an owner,
+    /// a group and what the type needs: `dev/console c 600 0 5 5 1`. An upper-case type has a time
+    /// before the mode. Entries without a time get SOURCE_DATE_EPOCH, or 0. Lines that run a
+    /// command (f) are refused.
+    #[arg(long, value_name = "FILE", help_heading = "Choosing input")]
+    pub pseudo: Option<PathBuf>,
     /// Leave out directories that contain no files at any depth.
     #[arg(long, help_heading = "Choosing input")]
     pub remove_empty_dirs: bool,

@@ -146,7 +146,8 @@ fn read_stdin_once(inputs: &[Input], how: &How) -> anyhow::Result<()> {
         Some(OrderChoice::Explicit(path)) => Some(path),
         _ => None,
     };
-    let files = [&how.input.input_list, &how.input.map_users, &how.hot].map(Option::as_ref);
+    let args = &how.input;
+    let files = [&args.input_list, &args.map_users, &args.pseudo, &how.hot].map(Option::as_ref);
     let files = files.into_iter().chain([explicit]).flatten().map(AsRef::as_ref);
     let count = sources.count() + files.filter(is_stdin).count();
     if count > 1 {
@@ -351,6 +352,7 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         })
         .choose(input::choose(&how.input)?)
         .adjust(input::adjust(&how.input)?)
+        .pseudo(input::pseudo(&how.input)?)
         .verify(!how.no_verify)
         .parity_ppm(how.parity.unwrap_or(0))
         .replace(how.replace)

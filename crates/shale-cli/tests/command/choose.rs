@@ -91,3 +91,33 @@ fn a_label_is_shown_and_changes_nothing_else() {
     stage.fails(2, &bad, &["label", "control characters"]);
     stage.run(0, &["check", "x.shale", "-q"]);
 }
+
+#[test]
+fn a_pseudo_file_adds_entries_and_changes_others() {
+    let stage = Stage::without_image();
+    fs::create_dir_all(stage.path("tree/bin")).unwrap();
+    fs::write(stage.path("tree/bin/su"), "su").unwrap();
+    let text = "dev d 755 0 0\ndev/console c 600 0 5 5 1\netc/mtab s 777 0 0 ../proc/mounts\n\
+                bin/su M 99 4755 1 2\n";
+    fs::write(stage.path("pseudo"), text).unwrap();
+    stage.run(0, &["create", "tree", "--pseudo", "pseudo", "-qo", "x.shale"]);
+    let listed = stage.text(&["ls", "-lnR", "x.shale"]);
+    for part in ["crw-------", "-rwsr-xr-x", "../proc/mounts"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    let stat = stage.json(0, &["stat", "x.shale", "bin/su", "--json"]);
+    assert_eq!((&stat[0]["uid"], &stat[0]["gid"]), (&1.into(), &2.into()));
+    assert_eq!(stat[0]["mtime"], "99.000000000");
+    assert_eq!(stage.text(&["cat", "x.shale", "bin/su"]), "su");
+    // What a source has is not lost, and what is not there is named.
+    fs::write(stage.path("clash"), "bin/su c 600 0 0 1 1\n").unwrap();
+    let words = ["create", "tree", "--pseudo", "clash", "-o", "y.shale"];
+    stage.fails(1, &words, &["bin/su", "--replace"]);
+    fs::write(stage.path("none"), "bin/none m 600 0 0\n").unwrap();
+    let words = ["create", "tree", "--pseudo", "none", "-qo", "y.shale"];
+    stage.fails(3, &words, &["bin/none"]);
+    fs::write(stage.path("wrong"), "\nx f 644 0 0 date\n").unwrap();
+    let words = ["create", "tree", "--pseudo", "wrong", "-o", "z.shale"];
+    stage.fails(1, &words, &["wrong, line 2", "runs a command"]);
+    assert!(!stage.path("z.shale").exists());
+}

@@ -24,6 +24,7 @@ use super::git::GitRules;
 use super::image;
 use super::join::{Joined, Part, WithoutEmpty};
 use super::pipe;
+use super::pseudo::Changed;
 use super::single::{is_single, only};
 use crate::error::Error;
 use crate::options::{Container, CreateOptions};
@@ -38,7 +39,8 @@ pub(crate) fn open(
     options: &CreateOptions,
     progress: &dyn shale_write::Progress,
 ) -> Result<Box<dyn EntrySource>, Error> {
-    let is_listed = options.replace && inputs.len() > 1 && inputs.iter().all(can_be_read_twice);
+    let count = inputs.len() + usize::from(options.pseudo.is_some());
+    let is_listed = options.replace && count > 1 && inputs.iter().all(can_be_read_twice);
     let claims = match is_listed {
         true => {
             let joined = joined(inputs, &excluded, options, &NoProgress)?;
@@ -51,6 +53,9 @@ pub(crate) fn open(
         joined = joined.without_replaced(claims);
     }
     let mut source: Box<dyn EntrySource> = Box::new(joined);
+    if let Some(pseudo) = options.pseudo.clone() {
+        source = Box::new(Changed { source, pseudo });
+    }
     if options.choose.no_empty_directories {
         source = Box::new(WithoutEmpty::new(source));
     }
@@ -103,6 +108,17 @@ fn joined(
             source = Box::new(adjust::Adjusted { source, adjust });
         }
         parts.push(Part { source, prefix, is_tree });
+    }
+    let added = options.pseudo.as_ref().map(|pseudo| pseudo.manifest().as_bytes().to_vec());
+    if let Some(added) = added.filter(|added| !added.is_empty()) {
+        let added = Box::new(io::Cursor::new(added));
+        let mut source: Box<dyn EntrySource> =
+            Box::new(ManifestSource::open(added, b"the pseudo file", PathBuf::new())?);
+        if !options.adjust.is_nothing() {
+            let adjust = Arc::new(options.adjust.clone());
+            source = Box::new(adjust::Adjusted { source, adjust });
+        }
+        parts.push(Part { source, prefix: Vec::new(), is_tree: false });
     }
     if let Some((count, first)) = options.choose.missing() {
         return Err(Error::NotListed { count, first });
