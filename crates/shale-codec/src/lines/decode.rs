@@ -29,24 +29,29 @@ pub(crate) fn decode(form: &[u8], plain_len: usize, out: &mut Vec<u8>) -> Result
     }
 
     let start = out.len();
-    let mut lines = Lines { out, start, end: start + plain_len };
+    // Zeroes first: then pieces are written with copies of a fixed length.
+    out.resize(start + plain_len, 0);
+    let mut lines = Lines { out: &mut out[start..], at: 0 };
     let mut numbers = Cursor { form, at: numbers_at };
     let mut places = vec![Value::default(); templates.slot_count_max];
     let mut seen = 0;
     for line in 0..line_count {
         if line > 0 {
-            lines.push(b"\n")?;
+            lines.push(b"\n", 0..1)?;
         }
         let template = next_template(&mut numbers, &mut seen, templates.count())?;
-        let slots = templates.slots(template);
-        let first = slots.start;
-        for slot in slots {
-            lines.push(templates.piece(form, template, slot - first))?;
-            columns.fill(slot, &mut places[slot - first], form, &mut lines)?;
+        let slots = columns.0[templates.slots(template)].iter_mut();
+        let mut pieces = templates.pieces(template);
+        // One piece more than slots: the first iterator ends first.
+        for ((column, place), piece) in slots.zip(&mut places).zip(&mut pieces) {
+            lines.push(form, piece)?;
+            column.fill(place, form, &mut lines)?;
         }
-        lines.push(templates.last_piece(form, template))?;
+        for piece in pieces {
+            lines.push(form, piece)?;
+        }
     }
-    if lines.out.len() == lines.end { Ok(()) } else { Err("the lines are too short") }
+    if lines.at == lines.out.len() { Ok(()) } else { Err("the lines are too short") }
 }
 
 /// Splits stored bytes into the length of the form and the rest. The length is at most the plain
@@ -64,7 +69,18 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    #[inline]
     fn varint(&mut self) -> Result<u64, Fault> {
+        if let Some(&byte) = self.form.get(self.at)
+            && byte < 0x80
+        {
+            self.at += 1;
+            return Ok(u64::from(byte));
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Fault> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {
             let byte = *self.form.get(self.at).ok_or("it ends within a number")?;
@@ -75,6 +91,27 @@ impl<'a> Cursor<'a> {
             }
         }
         Err("a number is too long")
+    }
+
+    /// Passes over the codes of `count` values.
+    fn skip_codes(&mut self, mut count: u32) -> Result<(), Fault> {
+        while count > 0 {
+            // Eight codes at once where each has one byte and none is a literal.
+            if count >= 8
+                && let Some(codes) = self.form[self.at..].first_chunk::<8>()
+                && codes.iter().all(|&code| code < 0x80 && u64::from(code) != CODE_LITERAL)
+            {
+                self.at += 8;
+                count -= 8;
+                continue;
+            }
+            if self.varint()? == CODE_LITERAL {
+                let len = self.varint()?;
+                self.take(len)?;
+            }
+            count -= 1;
+        }
+        Ok(())
     }
 
     fn take(&mut self, len: u64) -> Result<&'a [u8], Fault> {
@@ -173,14 +210,10 @@ impl Templates {
         first..self.firsts[template + 1] as usize - template - 1
     }
 
-    fn piece<'a>(&self, form: &'a [u8], template: usize, index: usize) -> &'a [u8] {
-        let piece = self.firsts[template] as usize + index;
-        &form[self.ends[piece] as usize + 1..self.ends[piece + 1] as usize]
-    }
-
-    fn last_piece<'a>(&self, form: &'a [u8], template: usize) -> &'a [u8] {
-        let count = self.firsts[template + 1] - self.firsts[template];
-        self.piece(form, template, count as usize - 1)
+    /// The pieces of a template, one more than its slots.
+    fn pieces(&self, template: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+        let pieces = self.firsts[template] as usize..=self.firsts[template + 1] as usize;
+        self.ends[pieces].windows(2).map(|ends| ends[0] as usize + 1..ends[1] as usize)
     }
 }
 
@@ -191,33 +224,53 @@ struct Value {
     len: u32,
 }
 
-/// The lines that are written so far, and where they must end.
+/// The room for all lines, and how much of it is written.
 struct Lines<'a> {
-    out: &'a mut Vec<u8>,
-    start: usize,
-    end: usize,
+    out: &'a mut [u8],
+    at: usize,
 }
 
+/// Most pieces and values are shorter. A copy of a fixed length is faster than one of any length;
+/// what it writes too much is overwritten next.
+const COPY_LEN: usize = 16;
+
 impl Lines<'_> {
-    fn push(&mut self, bytes: &[u8]) -> Result<(), Fault> {
-        if bytes.len() > self.end - self.out.len() {
+    /// Appends a range of bytes.
+    #[inline(always)]
+    fn push(&mut self, bytes: &[u8], range: Range<usize>) -> Result<(), Fault> {
+        let Range { start, end } = range;
+        let len = end - start;
+        if len > self.out.len() - self.at {
             return Err("the lines are too long");
         }
-        self.out.extend_from_slice(bytes);
+        let to = &mut self.out[self.at..];
+        self.at += len;
+        match (to.first_chunk_mut::<COPY_LEN>(), bytes[start..].first_chunk::<COPY_LEN>()) {
+            (Some(to), Some(from)) if len <= COPY_LEN => *to = *from,
+            _ => to[..len].copy_from_slice(&bytes[start..end]),
+        }
         Ok(())
     }
 
+    /// Appends a value that was written before.
+    #[inline(always)]
     fn repeat(&mut self, value: Value) -> Result<(), Fault> {
-        let (at, len) = (self.start + value.at as usize, value.len as usize);
-        if len > self.end - self.out.len() {
+        let (from, len) = (value.at as usize, value.len as usize);
+        if len > self.out.len() - self.at {
             return Err("the lines are too long");
         }
-        self.out.extend_from_within(at..at + len);
+        let to = self.at;
+        self.at += len;
+        if len <= COPY_LEN && self.out.len() - to >= COPY_LEN {
+            self.out.copy_within(from..from + COPY_LEN, to);
+        } else {
+            self.out.copy_within(from..from + len, to);
+        }
         Ok(())
     }
 
     fn bytes(&self, value: Value) -> &[u8] {
-        &self.out[self.start + value.at as usize..][..value.len as usize]
+        &self.out[value.at as usize..][..value.len as usize]
     }
 }
 
@@ -252,52 +305,44 @@ impl Columns {
         places.sort_unstable();
         for (_, slot, line_count) in places {
             columns[slot as usize].at = u32::try_from(rest.at).map_err(|_| "it is too long")?;
-            for _ in 0..line_count {
-                if rest.varint()? == CODE_LITERAL {
-                    let len = rest.varint()?;
-                    rest.take(len)?;
-                }
-            }
+            rest.skip_codes(line_count)?;
         }
         Ok(Self(columns))
     }
+}
 
-    /// Writes the next value of a slot.
-    fn fill(
-        &mut self,
-        slot: usize,
-        place: &mut Value,
-        form: &[u8],
-        lines: &mut Lines<'_>,
-    ) -> Result<(), Fault> {
-        let column = &mut self.0[slot];
-        let known = if column.mode & MODE_PLACE == 0 { column.last } else { *place };
-        let at = (lines.out.len() - lines.start) as u32;
-        let mut codes = Cursor { form, at: column.at as usize };
+impl Column {
+    /// Writes the slot's next value.
+    fn fill(&mut self, place: &mut Value, form: &[u8], lines: &mut Lines<'_>) -> Result<(), Fault> {
+        let known = if self.mode & MODE_PLACE == 0 { self.last } else { *place };
+        let at = lines.at as u32;
+        let mut codes = Cursor { form, at: self.at as usize };
         match codes.varint()? {
             CODE_SAME => lines.repeat(known)?,
             CODE_LITERAL => {
                 let len = codes.varint()?;
-                lines.push(codes.take(len)?)?;
+                let len = codes.take(len)?.len();
+                lines.push(form, codes.at - len..codes.at)?;
             }
             step => {
                 let known = lines.bytes(known);
-                let width = if column.mode & MODE_NATURAL == 0 { known.len() } else { 1 };
+                let width = if self.mode & MODE_NATURAL == 0 { known.len() } else { 1 };
                 let before =
                     number(known).ok_or("a difference from a value that is not a number")?;
                 let after = before.checked_add_signed(unzigzag(step - 1));
                 let mut digits = [0; DIGIT_COUNT_MAX];
-                lines.push(in_digits(after.ok_or(RANGE)?, width, &mut digits)?)?;
+                let from = in_digits(after.ok_or(RANGE)?, width, &mut digits)?;
+                lines.push(&digits, from..DIGIT_COUNT_MAX)?;
             }
         }
-        column.at = codes.at as u32;
-        let len = (lines.out.len() - lines.start) as u32 - at;
+        self.at = codes.at as u32;
+        let len = lines.at as u32 - at;
         if len == 0 {
             // Otherwise a line could have any number of slots that cost time and give no byte.
             return Err("a value is empty");
         }
-        column.last = Value { at, len };
-        *place = column.last;
+        self.last = Value { at, len };
+        *place = self.last;
         Ok(())
     }
 }
@@ -309,17 +354,17 @@ fn unzigzag(step: u64) -> i64 {
     ((step >> 1) as i64) ^ -((step & 1) as i64)
 }
 
-/// Writes a number with at least `width` digits.
+/// Writes a number with at least `width` digits to the end of `digits`. Returns where it begins.
 fn in_digits(
     mut number: u64,
     width: usize,
     digits: &mut [u8; DIGIT_COUNT_MAX],
-) -> Result<&[u8], Fault> {
+) -> Result<usize, Fault> {
     let mut from = DIGIT_COUNT_MAX;
     while number > 0 || DIGIT_COUNT_MAX - from < width {
         from = from.checked_sub(1).ok_or(RANGE)?;
         digits[from] = b'0' + (number % 10) as u8;
         number /= 10;
     }
-    Ok(&digits[from..])
+    Ok(from)
 }
