@@ -132,7 +132,7 @@ const TRIAL_LEVEL_MIN: i32 = 13;
 const TRIAL_GAIN_SHARE: usize = 12;
 const TRIAL_GAIN_SHARE_OF_EACH: usize = 25;
 /// For text the bounds are lower by this factor: it saves as many bytes a second as other data do.
-const TEXT_FACTOR: usize = 2;
+const TEXT_FACTOR: usize = 6;
 /// Bytes of the tables for one reference.
 const REFERENCE_COST: usize = 4;
 /// A thorough codec leaves at least this share of what a quick one leaves, in percent.
@@ -276,7 +276,7 @@ impl<'s> Compressor<'s> {
         if trial_len >= plain_trial_len {
             return Ok(tried);
         }
-        let settings = choice.with_trial(form.len(), trial_len);
+        let settings = choice.with_lines(plain.len(), form.len(), trial_len);
         let mut stored = Vec::new();
         self.scratch.encoder(settings)?.encode_form(&form, &mut stored)?;
         // The trial says nothing about a codec that finds less than zstd does.
