@@ -1,4 +1,4 @@
-//! Decides how many threads work, and starts them.
+//! Decides how many threads work, starts them, and says how much processor time one has used.
 //!
 //! The system may refuse to start a thread, because the processes of a user or container are
 //! limited. The work is then done by the threads that could be started; the calling thread is
@@ -9,6 +9,9 @@ use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle, available_parallelism, scope};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Most threads that one piece of work uses.
 pub const THREADS_MAX: usize = 1024;
@@ -20,6 +23,13 @@ pub fn thread_count(asked: usize) -> usize {
         asked => asked,
     };
     count.min(THREADS_MAX)
+}
+
+/// Returns the processor time that the calling thread has used.
+pub fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // Neither is negative, and a second has fewer nanoseconds.
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 /// Runs `work` in `count` threads, including this one, and returns all results. If the system
@@ -86,6 +96,8 @@ mod tests {
             assert_eq!(run(count, || 7).len(), count.max(1));
         }
         assert_eq!(both(|| 1, || 2), (1, 2));
+        let before = cpu_time();
+        assert!(run(2, cpu_time).iter().all(|time| !time.is_zero()) && before <= cpu_time());
         assert_eq!((thread_count(3), thread_count(usize::MAX)), (3, THREADS_MAX));
     }
 }

@@ -15,7 +15,7 @@ use crate::plan::budget::Plan;
 use crate::plan::error::WriteError;
 use crate::plan::options::Options;
 use crate::plan::progress::{Phase, Progress};
-use crate::plan::report::Report;
+use crate::plan::report::{Report, Stage};
 
 /// Builds an image of everything `source` yields and writes it to `out`, front to back.
 ///
@@ -34,7 +34,10 @@ pub fn create(
     progress: &dyn Progress,
 ) -> Result<Report, WriteError> {
     let env = Env::new(options, progress)?;
-    Build::run(&env, |build| run(build, source, out))
+    let mut report = Build::run(&env, |build| run(build, source, out))?;
+    // The other threads have ended, and what they did is counted.
+    report.times = env.times.report();
+    Ok(report)
 }
 
 /// Checks options as [`create`] does before it reads anything.
@@ -50,19 +53,19 @@ fn run<'env>(
     source: &mut dyn EntrySource,
     out: &'env mut (dyn Write + Send),
 ) -> Result<Report, WriteError> {
-    let (plan, options, progress) = (build.plan(), build.options(), build.progress());
+    let (plan, options) = (build.plan(), build.options());
     let description = plan.describe(options);
     let image_id = image_id(&description, options, &source.seed());
     let emitter = Emitter::new(build.clone(), out, image_id)?;
 
-    progress.phase(Phase::Read);
+    build.phase(Phase::Read, Stage::Read);
     let mut report = Report { image_id, ..Report::default() };
     let mut intake = Intake::new(build.clone(), emitter);
     intake.run(source, &mut report)?;
     let Intake { tree, contents, .. } = intake;
     let (contents, frames, mut emitter) = contents.finish(&mut report)?;
 
-    progress.phase(Phase::Tables);
+    build.phase(Phase::Tables, Stage::Tables);
     build.check_cancel()?;
     let mut sealed = tree.seal()?;
     source.review(&sealed.review())?;

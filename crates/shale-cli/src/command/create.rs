@@ -414,6 +414,15 @@ fn summary(
         build.references,
         size::show(build.reference_saved_bytes)
     ));
+    let (deciding, all) = cpu_seconds(report);
+    let stages = build.times.iter().map(|time| {
+        format!("{} {:.1}", time.stage.name(), (time.deciding + time.helping).as_secs_f64())
+    });
+    say.detail(format!(
+        "  {all:.1} CPU seconds: {}; {deciding:.1} of them ({:.0} %) in the one thread that decides",
+        stages.collect::<Vec<_>>().join(", "),
+        100.0 * share(deciding, all),
+    ));
     for table in build.tables.iter().filter(|table| table.rows > 0) {
         say.detail(format!(
             "  table {}: {} rows, {} pages, {} bytes",
@@ -422,8 +431,22 @@ fn summary(
     }
 }
 
+/// CPU seconds of the build: of the deciding thread, and of all.
+fn cpu_seconds(report: &CreateReport) -> (f64, f64) {
+    let times = report.build.times.iter();
+    times.fold((0.0, 0.0), |(deciding, all), time| {
+        let own = time.deciding.as_secs_f64();
+        (deciding + own, all + own + time.helping.as_secs_f64())
+    })
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
 fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
     let build = &report.build;
+    let (deciding, all) = cpu_seconds(report);
     json!({
         "identity": build.identity.to_string(),
         "parity": report.parity.as_ref().map(super::parity::as_json),
@@ -453,6 +476,12 @@ fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
         "tables": build.tables.iter().map(|table| json!({
             "name": table.name, "rows": table.rows, "pages": table.pages,
             "plain_bytes": table.plain_bytes, "stored_bytes": table.stored_bytes,
+        })).collect::<Vec<_>>(),
+        "cpu_seconds": all,
+        "deciding_share": share(deciding, all),
+        "stages": build.times.iter().map(|time| json!({
+            "name": time.stage.name(), "deciding_seconds": time.deciding.as_secs_f64(),
+            "helping_seconds": time.helping.as_secs_f64(),
         })).collect::<Vec<_>>(),
         "left_out": build.problems.iter().map(|p| text::escape(p.to_string().as_bytes()))
             .collect::<Vec<_>>(),

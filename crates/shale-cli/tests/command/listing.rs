@@ -220,6 +220,15 @@ fn info_and_check_agree_with_create() {
     let checked = stage.json(0, &["check", "--json", "image.shale"]);
     let file_len = std::fs::metadata(stage.path("image.shale")).unwrap().len();
     assert_eq!(made["verified"], true);
+    // Stages add up to all processor time, and the deciding thread is part of it.
+    let stages = made["stages"].as_array().unwrap();
+    let sum = |key: &str| -> f64 { stages.iter().map(|stage| stage[key].as_f64().unwrap()).sum() };
+    let all = made["cpu_seconds"].as_f64().unwrap();
+    assert!(all > 0.0);
+    assert!((sum("deciding_seconds") + sum("helping_seconds") - all).abs() < all / 1e6);
+    let share = made["deciding_share"].as_f64().unwrap();
+    assert!((sum("deciding_seconds") / all - share).abs() < 1e-6 && share > 0.0 && share <= 1.0);
+    assert!(stages.iter().any(|stage| stage["name"] == "compress"));
     assert_eq!(made["image_bytes"], file_len);
     assert_eq!(info["image_bytes"], file_len);
     assert_eq!(checked["image_len"], file_len);

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::content::read::Patience;
 use crate::exec::pool::{Pool, Ticket, Urgency, with_pool};
 use crate::exec::scratch::EncoderScratch;
+use crate::exec::stages::StageTimes;
 use crate::plan::budget::Plan;
 use crate::plan::error::WriteError;
 use crate::plan::options::Options;
-use crate::plan::progress::Progress;
+use crate::plan::progress::{Phase, Progress};
+use crate::plan::report::Stage;
 
 /// What does not change during a build. Tasks on any thread may look at it.
 pub(crate) struct Env<'a> {
@@ -18,6 +20,8 @@ pub(crate) struct Env<'a> {
     pub(crate) progress: &'a dyn Progress,
     /// Set when the build ends: tasks that wait are not run any more.
     leave: AtomicBool,
+    /// Complete when all threads have ended.
+    pub(crate) times: StageTimes,
 }
 
 impl<'a> Env<'a> {
@@ -29,7 +33,9 @@ impl<'a> Env<'a> {
         options: &'a Options,
         progress: &'a dyn Progress,
     ) -> Result<Self, WriteError> {
-        Ok(Self { options, plan: Plan::new(options)?, progress, leave: AtomicBool::new(false) })
+        let plan = Plan::new(options)?;
+        let leave = AtomicBool::new(false);
+        Ok(Self { options, plan, progress, leave, times: StageTimes::default() })
     }
 
     /// What to do about files that change while they are read.
@@ -53,7 +59,7 @@ pub(crate) struct Build<'env> {
 impl<'env> Build<'env> {
     /// Runs `decide` on this thread, with as many others as the plan says to help it.
     pub(crate) fn run<T>(env: &'env Env<'env>, decide: impl FnOnce(Self) -> T) -> T {
-        with_pool(env.plan.threads, &env.leave, |pool| decide(Self { env, pool }))
+        with_pool(env.plan.threads, &env.leave, &env.times, |pool| decide(Self { env, pool }))
     }
 
     /// What was decided before anything is read.
@@ -76,6 +82,12 @@ impl<'env> Build<'env> {
         self.env.patience()
     }
 
+    /// Begins a phase: tells the caller, and counts this thread's time for `stage` from now on.
+    pub(crate) fn phase(&self, phase: Phase, stage: Stage) {
+        self.pool.enter(stage);
+        self.env.progress.phase(phase);
+    }
+
     /// Fails if the build was cancelled.
     ///
     /// # Errors
@@ -88,9 +100,10 @@ impl<'env> Build<'env> {
     pub(crate) fn submit<T: Send + 'env>(
         &self,
         urgency: Urgency,
+        stage: Stage,
         task: impl FnOnce(&mut EncoderScratch) -> T + Send + 'env,
     ) -> Ticket<T> {
-        self.pool.submit(urgency, &self.env.leave, task)
+        self.pool.submit((urgency, stage), &self.env.leave, task)
     }
 
     /// Waits for the result of a task and runs others meanwhile. A panic of the task continues

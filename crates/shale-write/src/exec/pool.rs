@@ -20,8 +20,11 @@ use std::thread::{self, Scope};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, never, select_biased, unbounded};
 
 use crate::exec::scratch::EncoderScratch;
+use crate::exec::stages::{StageClock, StageTimes, Work};
+use crate::plan::report::Stage;
 
-type Task<'env> = Box<dyn FnOnce(&mut EncoderScratch) + Send + 'env>;
+/// A task and the stage that its time counts for.
+type Task<'env> = (Stage, Box<dyn FnOnce(&mut EncoderScratch) + Send + 'env>);
 
 /// The queues, and the scratch of the deciding thread.
 pub(crate) struct Pool<'env> {
@@ -29,6 +32,8 @@ pub(crate) struct Pool<'env> {
     normal: (Sender<Task<'env>>, Receiver<Task<'env>>),
     /// For the tasks that the deciding thread runs itself.
     scratch: RefCell<EncoderScratch>,
+    /// Of the deciding thread.
+    clock: StageClock<'env>,
 }
 
 /// Priority of a task.
@@ -48,13 +53,19 @@ pub(crate) struct Ticket<T>(Receiver<thread::Result<T>>);
 pub(crate) fn with_pool<'env, T>(
     threads: usize,
     leave: &'env AtomicBool,
+    times: &'env StageTimes,
     decide: impl FnOnce(Rc<Pool<'env>>) -> T,
 ) -> T {
     thread::scope(|scope| {
-        let pool = Pool { urgent: unbounded(), normal: unbounded(), scratch: RefCell::default() };
-        let pool = Rc::new(pool);
+        let first = Work { stage: Stage::Read, is_deciding: true };
+        let pool = Rc::new(Pool {
+            urgent: unbounded(),
+            normal: unbounded(),
+            scratch: RefCell::default(),
+            clock: StageClock::new(times, first),
+        });
         for _ in 1..threads {
-            if pool.spawn_worker(scope).is_err() {
+            if pool.spawn_worker(scope, times).is_err() {
                 break;
             }
         }
@@ -80,10 +91,21 @@ impl<T> Ticket<T> {
 }
 
 impl<'env> Pool<'env> {
-    fn spawn_worker<'scope>(&self, scope: &'scope Scope<'scope, 'env>) -> io::Result<()> {
+    /// Counts what this thread decides from now on for `stage`.
+    pub(crate) fn enter(&self, stage: Stage) {
+        self.clock.change(Work { stage, is_deciding: true });
+    }
+
+    fn spawn_worker<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, 'env>,
+        times: &'env StageTimes,
+    ) -> io::Result<()> {
         let (urgent, normal) = (self.urgent.1.clone(), self.normal.1.clone());
         let worker = move || {
             let mut scratch = EncoderScratch::default();
+            let first = Work { stage: Stage::Read, is_deciding: false };
+            let clock = StageClock::new(times, first);
             let (mut urgent, mut normal) = (urgent, normal);
             let mut open = 2;
             // Both queues close when the pool is dropped.
@@ -93,7 +115,10 @@ impl<'env> Pool<'env> {
                     recv(normal) -> task => (task, &mut normal),
                 };
                 match task {
-                    Ok(task) => task(&mut scratch),
+                    Ok((stage, task)) => {
+                        clock.change(Work { stage, is_deciding: false });
+                        task(&mut scratch);
+                    }
                     Err(_) => {
                         *queue = never();
                         open -= 1;
@@ -107,12 +132,12 @@ impl<'env> Pool<'env> {
     /// Queues a task. It runs unless `leave` of [`with_pool`] is set first.
     pub(crate) fn submit<T: Send + 'env>(
         &self,
-        urgency: Urgency,
+        (urgency, stage): (Urgency, Stage),
         leave: &'env AtomicBool,
         task: impl FnOnce(&mut EncoderScratch) -> T + Send + 'env,
     ) -> Ticket<T> {
         let (sender, receiver) = bounded(1);
-        let task: Task<'env> = Box::new(move |scratch| {
+        let task: Box<dyn FnOnce(&mut EncoderScratch) + Send + 'env> = Box::new(move |scratch| {
             if !leave.load(Ordering::Relaxed) {
                 let result = catch_unwind(AssertUnwindSafe(|| task(scratch)));
                 // No one waits for it if the deciding thread has ended.
@@ -124,7 +149,7 @@ impl<'env> Pool<'env> {
             Urgency::Normal => &self.normal.0,
         };
         // The pool holds a receiver of its own, so the queue is open.
-        let _ = queue.send(task);
+        let _ = queue.send((stage, task));
         Ticket(receiver)
     }
 
@@ -153,9 +178,11 @@ impl<'env> Pool<'env> {
     fn help(&self) -> bool {
         let task = self.urgent.1.try_recv().or_else(|_| self.normal.1.try_recv());
         match task {
-            Ok(task) => {
+            Ok((stage, task)) => {
+                let deciding = self.clock.change(Work { stage, is_deciding: false });
                 // A task has no pool, so it cannot come back here and ask for the scratch again.
                 task(&mut self.scratch.borrow_mut());
+                self.clock.change(deciding);
                 true
             }
             Err(_) => false,
@@ -170,10 +197,10 @@ mod tests {
     #[test]
     fn results_come_in_order_at_any_number_of_threads() {
         for threads in [1, 2, 5] {
-            let leave = AtomicBool::new(false);
-            let sum = with_pool(threads, &leave, |pool| {
+            let (leave, times) = (AtomicBool::new(false), StageTimes::default());
+            let sum = with_pool(threads, &leave, &times, |pool| {
                 let tickets: Vec<_> = (0..200u64)
-                    .map(|n| pool.submit(Urgency::Normal, &leave, move |_| n * n))
+                    .map(|n| pool.submit((Urgency::Normal, Stage::Read), &leave, move |_| n * n))
                     .collect();
                 tickets.iter().map(|ticket| pool.wait(ticket)).collect::<Vec<_>>()
             });
@@ -182,12 +209,34 @@ mod tests {
     }
 
     #[test]
+    fn time_counts_for_the_stage_of_a_task_whoever_runs_it() {
+        let work = || (0..3_000_000u64).fold(1, |sum, n| std::hint::black_box(sum ^ n));
+        for threads in [1, 3] {
+            let (leave, times) = (AtomicBool::new(false), StageTimes::default());
+            with_pool(threads, &leave, &times, |pool| {
+                let how = (Urgency::Normal, Stage::Compress);
+                let ticket = pool.submit(how, &leave, move |_| work());
+                pool.wait(&ticket);
+                pool.enter(Stage::Tables);
+                work();
+            });
+            let times = times.report();
+            let of = |stage| times.iter().find(|time| time.stage == stage).unwrap();
+            assert!(!of(Stage::Compress).helping.is_zero());
+            assert!(of(Stage::Compress).deciding.is_zero());
+            assert!(!of(Stage::Tables).deciding.is_zero());
+            assert!(of(Stage::Tables).helping.is_zero());
+        }
+    }
+
+    #[test]
     fn a_panic_in_a_task_reaches_the_waiting_thread() {
         for threads in [1, 3] {
-            let leave = AtomicBool::new(false);
+            let (leave, times) = (AtomicBool::new(false), StageTimes::default());
             let result = catch_unwind(AssertUnwindSafe(|| {
-                with_pool(threads, &leave, |pool| {
-                    let ticket = pool.submit(Urgency::Urgent, &leave, |_| panic!("on purpose"));
+                with_pool(threads, &leave, &times, |pool| {
+                    let how = (Urgency::Urgent, Stage::Read);
+                    let ticket = pool.submit(how, &leave, |_| panic!("on purpose"));
                     pool.wait::<()>(&ticket);
                 })
             }));
@@ -198,10 +247,11 @@ mod tests {
     #[test]
     fn tasks_that_wait_are_dropped_when_the_deciding_thread_leaves() {
         let run = std::sync::atomic::AtomicU64::new(0);
-        let leave = AtomicBool::new(false);
-        with_pool(1, &leave, |pool| {
+        let (leave, times) = (AtomicBool::new(false), StageTimes::default());
+        with_pool(1, &leave, &times, |pool| {
             for _ in 0..10 {
-                pool.submit(Urgency::Normal, &leave, |_| run.fetch_add(1, Ordering::Relaxed));
+                let how = (Urgency::Normal, Stage::Read);
+                pool.submit(how, &leave, |_| run.fetch_add(1, Ordering::Relaxed));
             }
         });
         assert_eq!(run.into_inner(), 0);

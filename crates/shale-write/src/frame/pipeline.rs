@@ -22,7 +22,7 @@ use crate::output::emitter::Emitter;
 use crate::output::frame_table::FrameTable;
 use crate::plan::error::WriteError;
 use crate::plan::progress::Phase;
-use crate::plan::report::{CategoryCounts, Report};
+use crate::plan::report::{CategoryCounts, Report, Stage};
 use crate::reference::choice::{FrameShape, ReferenceChoice};
 use crate::reference::co_read_sets::CoReadSets;
 use crate::reference::constraints::set_depths;
@@ -217,7 +217,7 @@ impl<'env> FramePipeline<'env> {
         self.counts.temporary_file_bytes = waiting.file_len();
         let mut choice = ReferenceChoice::default();
         if let Some(references) = self.references.take() {
-            self.build.progress().phase(Phase::Refer);
+            self.build.phase(Phase::Refer, Stage::Refer);
             let shapes: Vec<_> = (0..waiting.count())
                 .map(|index| FrameShape {
                     // A frame is at most 64 MiB long.
@@ -231,7 +231,7 @@ impl<'env> FramePipeline<'env> {
                 CoReadSets::of_contents(contents, &frame_at, shapes.len(), frame_len);
             choice = references.choose(&shapes, &co_read_sets)?;
         }
-        self.build.progress().phase(Phase::Compress);
+        self.build.phase(Phase::Compress, Stage::Compress);
         let waiting = Arc::new(waiting);
         for index in 0..waiting.count() {
             self.build.check_cancel()?;
@@ -262,7 +262,7 @@ impl<'env> FramePipeline<'env> {
         let hot = env.plan.hot.as_ref().filter(|_| traits.is_hot);
         let codecs = hot.map_or(&env.plan.codecs, |hot| &hot.codecs);
         let (choice, array_choice) = (codecs.of(traits.category), codecs.of(Category::Array));
-        let ticket = self.build.submit(Urgency::Normal, move |scratch| {
+        let ticket = self.build.submit(Urgency::Normal, Stage::Compress, move |scratch| {
             env.options.check_cancel()?;
             let packing = Packing {
                 choice,

@@ -34,7 +34,7 @@ use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
 use crate::plan::order::Order;
 use crate::plan::progress::Phase;
-use crate::plan::report::{Report, problem_kind};
+use crate::plan::report::{Report, Stage, problem_kind};
 use crate::segment::stage::SegmentStage;
 
 /// Contents so far, and the stages that they pass.
@@ -208,7 +208,7 @@ impl<'env> ContentWriter<'env> {
         report: &mut Report,
     ) -> Result<(Contents, FrameTable, Emitter<'env>), WriteError> {
         if let Some(buffer) = self.buffer.take() {
-            self.build.progress().phase(Phase::Order);
+            self.build.phase(Phase::Order, Stage::Order);
             self.reorder(buffer, report)?;
         }
         let (table, emitter) = self.frames.finish(&self.contents, report)?;

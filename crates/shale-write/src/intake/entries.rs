@@ -21,7 +21,7 @@ use crate::intake::contents::{ContentWriter, Outcome, sketched};
 use crate::output::emitter::Emitter;
 use crate::plan::budget::READ_AHEAD_BYTES;
 use crate::plan::error::WriteError;
-use crate::plan::report::{Report, problem_kind};
+use crate::plan::report::{Report, Stage, problem_kind};
 use crate::tree::builder::{Added, TreeBuilder};
 use crate::tree::links::InodeSlot;
 
@@ -167,16 +167,18 @@ impl<'env> Intake<'env> {
                 return self.leave_out(inode, path, kind);
             }
             Content::File(file) if self.is_doomed() => {
-                Work::Probe(self.build.submit(Urgency::Urgent, move |_| probe(&*file)))
+                Work::Probe(self.build.submit(Urgency::Urgent, Stage::Read, move |_| probe(&*file)))
             }
             Content::File(file) if metadata.len > SMALL_LEN_MAX => Work::Large(file),
-            Content::File(file) => Work::Small(self.build.submit(Urgency::Urgent, move |_| {
-                match read_small(&*file, env.patience(), &|| env.is_cancelled()) {
-                    Ok(content) => SmallResult::Read(Box::new(sketched(env, content))),
-                    Err(ReadFailure::Large) => SmallResult::Large(file),
-                    Err(ReadFailure::Problem(kind)) => SmallResult::Failed(kind),
-                }
-            })),
+            Content::File(file) => {
+                Work::Small(self.build.submit(Urgency::Urgent, Stage::Read, move |_| {
+                    match read_small(&*file, env.patience(), &|| env.is_cancelled()) {
+                        Ok(content) => SmallResult::Read(Box::new(sketched(env, content))),
+                        Err(ReadFailure::Large) => SmallResult::Large(file),
+                        Err(ReadFailure::Problem(kind)) => SmallResult::Failed(kind),
+                    }
+                }))
+            }
             Content::Bytes(bytes) => self.digest(metadata, bytes, Vec::new()),
             Content::Reader { mut reader, holes } if metadata.len <= SMALL_LEN_MAX => {
                 match read_sequence(&mut *reader, metadata.len, &holes) {
@@ -205,7 +207,7 @@ impl<'env> Intake<'env> {
     /// Lets a thread digest a content that is in memory.
     fn digest(&self, metadata: Metadata, bytes: Vec<u8>, holes: Vec<Range<u64>>) -> Work {
         let env = self.build.env;
-        Work::Small(self.build.submit(Urgency::Urgent, move |_| {
+        Work::Small(self.build.submit(Urgency::Urgent, Stage::Read, move |_| {
             SmallResult::Read(Box::new(sketched(env, small_content(metadata, bytes, holes))))
         }))
     }

@@ -19,6 +19,7 @@ use shale_format::{Identity, MerkleHead, SectionHeader, SectionType, Superblock,
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
 use crate::plan::error::WriteError;
+use crate::plan::report::Stage;
 
 /// Writes an image.
 pub(crate) struct Emitter<'env> {
@@ -189,7 +190,7 @@ impl<'env> Emitter<'env> {
         self.offset = header.end();
         self.section_count += 1;
         let Written { mut output, mut spare } = self.written()?;
-        self.outlet = Outlet::Busy(self.build.submit(Urgency::Urgent, move |_| {
+        self.outlet = Outlet::Busy(self.build.submit(Urgency::Urgent, Stage::Write, move |_| {
             header.payload_sum = xxh3_64(&payload);
             output.write(&header.encode(xxh3_64))?;
             output.write(&payload)?;

@@ -17,7 +17,7 @@ use crate::exec::pool::{Ticket, Urgency};
 use crate::exec::scratch::EncoderScratch;
 use crate::output::emitter::Emitter;
 use crate::plan::error::WriteError;
-use crate::plan::report::TableCounts;
+use crate::plan::report::{Stage, TableCounts};
 
 /// Codec of a page that needs the dictionary of its table. Used in page references only.
 const WITH_DICTIONARY: u8 = 2;
@@ -128,7 +128,7 @@ impl<'p, 'env> Pages<'p, 'env> {
         let writing = &self.tables[table.0];
         let dictionary = writing.dictionary.as_ref().map(|found| Arc::clone(&found.plain));
         let is_first = dictionary.is_none();
-        let ticket = self.build.submit(Urgency::Urgent, move |scratch| {
+        let ticket = self.build.submit(Urgency::Urgent, Stage::Tables, move |scratch| {
             pack(scratch, settings, &rows, dictionary.as_ref().map_or(&[][..], |plain| plain))
         });
         self.flight.push_back((table.0, ticket));

@@ -1,6 +1,7 @@
 //! The result of a build: counters, entries that were left out, and digests of what was read.
 
 use std::io;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use shale_format::{Category, Identity};
@@ -70,10 +71,59 @@ pub struct Report {
     pub contents_stored_first: u64,
     /// Bytes of temporary files.
     pub temporary_file_bytes: u64,
+    /// Processor time by stage. The time to list directories is not part of it: a source is listed
+    /// before a build begins.
+    pub times: Vec<StageTime>,
     /// Digest of the bytes of each content as read, by content id; 32 bytes a content.
     pub content_digests: Vec<ContentDigest>,
     /// Digest of the tree as given: names, attributes and links.
     pub tree_digest: TreeDigest,
+}
+
+/// A stage of a build, for counting time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Contents are read, hashed and compared. Where frames stand alone, they are also cut.
+    Read,
+    /// Contents are put in order, searched for repeated segments, and cut into frames.
+    Order,
+    /// Frames are sketched, and references are chosen.
+    Refer,
+    /// Frames are compressed.
+    Compress,
+    /// Metadata tables are made.
+    Tables,
+    /// The image is hashed and written.
+    Write,
+}
+
+impl Stage {
+    /// All stages, in their order.
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::Order, Self::Refer, Self::Compress, Self::Tables, Self::Write];
+
+    /// Returns a word for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Order => "order",
+            Self::Refer => "refer",
+            Self::Compress => "compress",
+            Self::Tables => "tables",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// Processor time of one stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StageTime {
+    /// The stage.
+    pub stage: Stage,
+    /// Time of the one thread that decides what goes where. More threads do not shorten it.
+    pub deciding: Duration,
+    /// Time of work that any thread can do.
+    pub helping: Duration,
 }
 
 /// Number of entries by kind. A further name of an inode counts as an entry of the inode's kind.

@@ -9,6 +9,7 @@ use crate::exec::pool::{Ticket, Urgency};
 use crate::plan::budget::FINGERPRINT_COUNT_MAX;
 use crate::plan::error::WriteError;
 use crate::plan::level::ReferenceLimits;
+use crate::plan::report::Stage;
 use crate::reference::choice::{FrameShape, ReferenceChoice};
 use crate::reference::co_read_sets::CoReadSets;
 use crate::reference::constraints::{SearchSettings, assert_valid};
@@ -47,7 +48,7 @@ impl<'env> ReferenceStage<'env> {
 
     /// Lets a thread sketch the next frame.
     pub(crate) fn push(&mut self, frame: Arc<Vec<u8>>) {
-        let ticket = self.build.submit(Urgency::Normal, move |_| {
+        let ticket = self.build.submit(Urgency::Normal, Stage::Refer, move |_| {
             let mut prints = Vec::new();
             sketch_of(&frame, RATE_LOG2, &mut prints);
             prints

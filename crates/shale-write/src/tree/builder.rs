@@ -27,6 +27,7 @@ use crate::exec::pool::{Ticket, Urgency};
 use crate::exec::scratch::EncoderScratch;
 use crate::plan::digest::{ContentDigest, TreeDigest, content_digest};
 use crate::plan::error::WriteError;
+use crate::plan::report::Stage;
 
 use crate::tree::batch::{Batch, EmptyContent, PackedBatch};
 use crate::tree::links::{InodeSlot, Link, LinkState, Links};
@@ -398,7 +399,9 @@ impl<'env> TreeBuilder<'env> {
         }
         self.buffered_bytes -= batch.memory_len();
         let empty = self.empty;
-        let ticket = self.build.submit(Urgency::Urgent, move |scratch| batch.pack(scratch, empty));
+        let ticket = self
+            .build
+            .submit(Urgency::Urgent, Stage::Tables, move |scratch| batch.pack(scratch, empty));
         self.packing.push_back(Packing { depth, part, ticket });
         while self.packing.len() > (self.build.plan().threads + 1).min(PACKING_MAX) {
             self.settle()?;
