@@ -18,8 +18,8 @@ pub struct Level {
     pub codec: &'static str,
     /// Codecs for frames of text, generic data and arrays that compress well, the strongest first.
     pub codecs_of_little: &'static [CodecOfLittle],
-    /// Codecs for lines as columns, the strongest first. They count the plain bytes, and `1` matches
-    /// all. Where there is none, the codecs above count the bytes of the columns.
+    /// Codecs for lines as columns, the strongest first. They count the plain bytes, and `1`
+    /// matches all. Where there is none, the codecs above count the bytes of the columns.
     pub codecs_of_lines: &'static [CodecOfLittle],
     /// Codec to use instead of the level's own for frames that their references cover almost
     /// completely.
@@ -88,8 +88,8 @@ const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
 
 /// The settings of LZMA that suit text, tables and byte code best: four bits of the byte before,
-/// and no alignment. Binary trees are slow on data that repeats all the time, so that data gets hash
-/// chains.
+/// and no alignment. Binary trees are slow on data that repeats all the time, so that data gets
+/// hash chains.
 const LZMA_TEXT: &[CodecOfLittle] = &[
     CodecOfLittle { share: 16, codec: "lzma:9,mf=hc4,lc=4,pb=0,depth=48" },
     CodecOfLittle { share: 1, codec: "lzma:9,lc=4,pb=0" },
@@ -100,8 +100,8 @@ const LZMA_TEXT_EXTREME: &[CodecOfLittle] = &[
 ];
 
 /// The LZMA decoder works for each stored byte, some 10 of them in a microsecond. Lines of which a
-/// trial leaves one byte in 48 are thus decoded at 500 MB/s or more, and zstd leaves a tenth more of
-/// them. All other frames of levels 4 to 6 are zstd, which decodes faster than that whatever it
+/// trial leaves one byte in 48 are thus decoded at 500 MB/s or more, and zstd leaves a tenth more
+/// of them. All other frames of levels 4 to 6 are zstd, which decodes faster than that whatever it
 /// leaves. Sorting columns into trees takes zstd ten times as long as LZMA with chains.
 const SHARE_OF_LZMA: usize = 48;
 const LINES_QUICK: &[CodecOfLittle] = &[
