@@ -1,6 +1,6 @@
 //! Which codec a frame gets: by its category and, for text, generic data, arrays and frames that
-//! their references cover, by how little a quick trial leaves. Lines as
-//! columns have codecs of their own.
+//! their references cover, by how little a quick trial leaves. Lines as columns have codecs of
+//! their own.
 
 use std::fmt;
 
