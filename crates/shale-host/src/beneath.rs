@@ -6,6 +6,10 @@
 //! root. Paths may be longer than the kernel's limit: they are walked in pieces. Names are checked
 //! here, whatever the caller promises.
 //!
+//! A tree that is thousands of directories deep is walked by full paths, so the directories on the
+//! way to the last one are kept open, one for each [`STEP_LEN`] bytes of path. A path costs what
+//! lies below the last of them that it shares. The handles are at most 32 for a path of 16 KiB.
+//!
 //! An extraction makes entries relative to a directory that was opened here, by calls that do not
 //! follow a link in the last component.
 
@@ -13,12 +17,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// Longest piece of a path given to the kernel at once; its limit is 4096 with the final zero.
-const PIECE_LEN_MAX: usize = 3840;
+/// Bytes of a path between directories that are kept open. The kernel takes at most 4095 at once.
+const STEP_LEN: usize = 512;
 /// Attempts of `openat2` while concurrent renames make the kernel give up (EAGAIN).
 const ATTEMPTS_MAX: u32 = 32;
 
@@ -31,6 +36,25 @@ pub struct Beneath {
     has_openat2: AtomicBool,
     /// `O_NOATIME` was not refused yet.
     has_noatime: AtomicBool,
+    trail: Mutex<Trail>,
+}
+
+/// Open directories on the way to the last long path.
+#[derive(Debug, Default)]
+struct Trail {
+    /// The path of the innermost of them.
+    path: Vec<u8>,
+    /// Each with the length of its path, outermost first.
+    open: Vec<(usize, Arc<OwnedFd>)>,
+}
+
+impl Trail {
+    /// Closes the directories that are not above `path`.
+    fn keep_above(&mut self, path: &[u8]) {
+        let shared = self.path.iter().zip(path).take_while(|(a, b)| a == b).count();
+        self.open.retain(|(len, _)| *len <= shared && path.get(*len) == Some(&b'/'));
+        self.path.truncate(self.open.last().map_or(0, |(len, _)| *len));
+    }
 }
 
 impl Beneath {
@@ -46,6 +70,7 @@ impl Beneath {
             root_path: path.to_owned(),
             has_openat2: AtomicBool::new(true),
             has_noatime: AtomicBool::new(true),
+            trail: Mutex::default(),
         })
     }
 
@@ -60,7 +85,8 @@ impl Beneath {
     }
 
     /// Opens the directory `path` as a place to make entries in. `path` has single slashes between
-    /// its components; the empty path is the root. Costs one system call for each 3.75 KiB.
+    /// its components; the empty path is the root. Costs a system call for each [`STEP_LEN`] bytes
+    /// of it that the last long path did not have.
     ///
     /// # Errors
     /// The directory does not exist, is a symbolic link, or a component is not a valid name.
@@ -113,17 +139,34 @@ impl Beneath {
         for name in path.split(|&byte| byte == b'/') {
             check_name(name)?;
         }
-        let mut rest = path;
-        let mut base: Option<OwnedFd> = None;
-        loop {
-            let from = base.as_ref().map_or(self.root(), AsFd::as_fd);
-            let cut = piece_len(rest);
-            if cut == rest.len() {
-                return self.open_piece(from, rest, flags);
-            }
-            base = Some(self.open_piece(from, &rest[..cut], OFlags::PATH | OFlags::DIRECTORY)?);
-            rest = &rest[cut + 1..];
+        if path.len() <= STEP_LEN {
+            return self.open_piece(self.root(), path, flags);
         }
+        let (base, above_len) = self.above(path)?;
+        let from = base.as_ref().map_or(self.root(), |base| base.as_fd());
+        let rest = if above_len == 0 { path } else { &path[above_len + 1..] };
+        self.open_piece(from, rest, flags)
+    }
+
+    /// Opens a directory above `path` from which less than two steps are left, and returns it with
+    /// the length of its path; `None` is the root.
+    fn above(&self, path: &[u8]) -> io::Result<(Option<Arc<OwnedFd>>, usize)> {
+        let mut trail = self.trail.lock().unwrap_or_else(PoisonError::into_inner);
+        trail.keep_above(path);
+        loop {
+            let at = trail.path.len();
+            let start = if at == 0 { 0 } else { at + 1 };
+            let Some(cut) = piece_len(&path[start..]) else { break };
+            let next = {
+                let from = trail.open.last().map_or(self.root(), |(_, open)| open.as_fd());
+                let flags = OFlags::PATH | OFlags::DIRECTORY;
+                self.open_piece(from, &path[start..start + cut], flags)?
+            };
+            trail.open.push((start + cut, Arc::new(next)));
+            trail.path = path[..start + cut].to_vec();
+        }
+        let innermost = trail.open.last();
+        Ok((innermost.map(|(_, open)| Arc::clone(open)), trail.path.len()))
     }
 
     fn open_piece(&self, from: BorrowedFd, piece: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
@@ -177,14 +220,11 @@ fn open_by_component(from: BorrowedFd, piece: &[u8], flags: OFlags) -> io::Resul
     Err(Errno::NOENT.into())
 }
 
-/// Length of the longest first piece of `path` that ends at a slash or at its end.
-fn piece_len(path: &[u8]) -> usize {
-    if path.len() <= PIECE_LEN_MAX {
-        return path.len();
-    }
-    // A name longer than a piece cannot exist; the kernel refuses it.
-    let slash = path[..PIECE_LEN_MAX].iter().rposition(|&byte| byte == b'/');
-    slash.unwrap_or(path.len())
+/// Length of the longest first piece of `path` that ends at a slash and is not longer than a step,
+/// if the path is longer than that.
+fn piece_len(path: &[u8]) -> Option<usize> {
+    // A name longer than a step cannot exist; the kernel refuses it.
+    path.get(..=STEP_LEN)?.iter().rposition(|&byte| byte == b'/')
 }
 
 /// Repeats a system call while a signal interrupts it.
@@ -292,9 +332,18 @@ mod tests {
             at = rustix::fs::openat(&at, &name[..], flags, Mode::empty()).unwrap();
         }
         assert!(path.len() > 8000);
-        for beneath in both {
+        for beneath in &both {
             let found = rustix::fs::fstat(beneath.directory(&path).unwrap()).unwrap();
             assert_eq!(found.st_ino, rustix::fs::fstat(&at).unwrap().st_ino);
+            let open = beneath.trail.lock().unwrap().open.len();
+            assert!((10..=32).contains(&open), "{open} directories are kept open");
+            // One that shares only a part of the way, and one whose names begin like it.
+            assert!(beneath.directory(&path[..201 * 7 - 1]).is_ok());
+            let mut other = path[..201 * 5].to_vec();
+            other.extend_from_slice(&[b'n'; 199]);
+            other.extend_from_slice(&path[201 * 5..]);
+            assert!(beneath.directory(&other).is_err());
+            assert!(beneath.directory(&path).is_ok());
         }
     }
 }

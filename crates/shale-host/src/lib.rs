@@ -9,9 +9,11 @@ pub mod progress; // what a caller is told, and how it cancels
 pub mod threads; // how many threads work, and how they start
 pub mod beneath; // a directory that nothing opened through it can leave
 pub mod output; // an output file that is complete or absent
+pub mod patient; // a pipe as an output, which never outlives a cancel
 
 pub use beneath::{Beneath, check_name, remove_file};
 pub use error::{Error, ErrorKind};
 pub use output::{Existing, Output, OutputFile, existing, sync_directory};
+pub use patient::PatientOutput;
 pub use progress::{Cancel, NoProgress, Phase, Progress};
 pub use threads::{THREADS_MAX, thread_count};
