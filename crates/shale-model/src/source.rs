@@ -17,6 +17,12 @@ pub trait EntrySource {
     /// become part of the image's identity.
     fn seed(&self) -> [u8; 32];
 
+    /// Returns a bound on the bytes of all contents together, if it is known before the first entry
+    /// is taken. It decides how much memory a build needs, and nothing else.
+    fn content_bytes_max(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns the next entry; `None` at the end. A content that is read in sequence
     /// ([`Content::Reader`]) is read to its end or dropped before the next call.
     ///

@@ -33,7 +33,7 @@ pub fn create(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Report, WriteError> {
-    let env = Env::new(options, progress)?;
+    let env = Env::new(options, source.content_bytes_max(), progress)?;
     let mut report = Build::run(&env, |build| run(build, source, out))?;
     // The other threads have ended, and what they did is counted.
     report.times = env.times.report();
@@ -45,7 +45,8 @@ pub fn create(
 /// # Errors
 /// [`WriteError::Option`] if one is out of its range, or the memory is too little.
 pub fn check(options: &Options) -> Result<(), WriteError> {
-    Plan::new(options).map(drop)
+    // How much the source has is not known yet: it may be little.
+    Plan::new(options, Some(0)).map(drop)
 }
 
 fn run<'env>(

@@ -111,11 +111,10 @@ fn referring(count_max: u16, depth_max: u8, threads: usize) -> Options {
 /// The same with the least memory that is allowed.
 fn with_least_memory(options: Options) -> Options {
     let none = Options { memory_bytes_max: 1, ..options.clone() };
-    let Err(WriteError::Option { option: "memory", allowed, .. }) = check(&none) else {
+    let Err(WriteError::Memory { needed, .. }) = Plan::new(&none, None).map(drop) else {
         panic!("one byte is not enough");
     };
-    let least = allowed.split(' ').find_map(|word| word.parse().ok());
-    Options { memory_bytes_max: least.unwrap(), ..options }
+    Options { memory_bytes_max: needed, ..options }
 }
 
 #[test]

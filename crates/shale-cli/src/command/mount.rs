@@ -9,7 +9,6 @@
 //! signal ends all of them; each can be unmounted alone.
 
 mod atomic_file; // a file that is replaced as a whole
-mod memory; // how much memory there is
 mod log; // where messages of the driver go
 mod options; // -o and its long forms
 mod launcher; // signals to the process that waits

@@ -31,9 +31,10 @@ impl<'a> Env<'a> {
     /// [`WriteError::Option`] where the options are wrong.
     pub(crate) fn new(
         options: &'a Options,
+        content_bytes_max: Option<u64>,
         progress: &'a dyn Progress,
     ) -> Result<Self, WriteError> {
-        let plan = Plan::new(options)?;
+        let plan = Plan::new(options, content_bytes_max)?;
         let leave = AtomicBool::new(false);
         Ok(Self { options, plan, progress, leave, times: StageTimes::default() })
     }
@@ -59,7 +60,8 @@ pub(crate) struct Build<'env> {
 impl<'env> Build<'env> {
     /// Runs `decide` on this thread, with as many others as the plan says to help it.
     pub(crate) fn run<T>(env: &'env Env<'env>, decide: impl FnOnce(Self) -> T) -> T {
-        with_pool(env.plan.threads, &env.leave, &env.times, |pool| decide(Self { env, pool }))
+        let how = (env.plan.threads, env.plan.keeps_encoders);
+        with_pool(how, &env.leave, &env.times, |pool| decide(Self { env, pool }))
     }
 
     /// What was decided before anything is read.

@@ -34,6 +34,7 @@ pub(crate) struct Pool<'env> {
     scratch: RefCell<EncoderScratch>,
     /// Of the deciding thread.
     clock: StageClock<'env>,
+    keeps_encoders: bool,
 }
 
 /// Priority of a task.
@@ -48,10 +49,11 @@ pub(crate) enum Urgency {
 /// The result of a task, now or later.
 pub(crate) struct Ticket<T>(Receiver<thread::Result<T>>);
 
-/// Runs `decide` with a pool of `threads` threads, this one included. When `decide` has returned,
+/// Runs `decide` with a pool of `threads` threads, this one included; `keeps_encoders` is for
+/// [`EncoderScratch::new`]. When `decide` has returned,
 /// `leave` is set, and waiting tasks end without being run.
 pub(crate) fn with_pool<'env, T>(
-    threads: usize,
+    (threads, keeps_encoders): (usize, bool),
     leave: &'env AtomicBool,
     times: &'env StageTimes,
     decide: impl FnOnce(Rc<Pool<'env>>) -> T,
@@ -61,7 +63,8 @@ pub(crate) fn with_pool<'env, T>(
         let pool = Rc::new(Pool {
             urgent: unbounded(),
             normal: unbounded(),
-            scratch: RefCell::default(),
+            scratch: RefCell::new(EncoderScratch::new(keeps_encoders)),
+            keeps_encoders,
             clock: StageClock::new(times, first),
         });
         for _ in 1..threads {
@@ -102,8 +105,9 @@ impl<'env> Pool<'env> {
         times: &'env StageTimes,
     ) -> io::Result<()> {
         let (urgent, normal) = (self.urgent.1.clone(), self.normal.1.clone());
+        let keeps_encoders = self.keeps_encoders;
         let worker = move || {
-            let mut scratch = EncoderScratch::default();
+            let mut scratch = EncoderScratch::new(keeps_encoders);
             let first = Work { stage: Stage::Read, is_deciding: false };
             let clock = StageClock::new(times, first);
             let (mut urgent, mut normal) = (urgent, normal);
@@ -198,7 +202,7 @@ mod tests {
     fn results_come_in_order_at_any_number_of_threads() {
         for threads in [1, 2, 5] {
             let (leave, times) = (AtomicBool::new(false), StageTimes::default());
-            let sum = with_pool(threads, &leave, &times, |pool| {
+            let sum = with_pool((threads, true), &leave, &times, |pool| {
                 let tickets: Vec<_> = (0..200u64)
                     .map(|n| pool.submit((Urgency::Normal, Stage::Read), &leave, move |_| n * n))
                     .collect();
@@ -213,7 +217,7 @@ mod tests {
         let work = || (0..3_000_000u64).fold(1, |sum, n| std::hint::black_box(sum ^ n));
         for threads in [1, 3] {
             let (leave, times) = (AtomicBool::new(false), StageTimes::default());
-            with_pool(threads, &leave, &times, |pool| {
+            with_pool((threads, true), &leave, &times, |pool| {
                 let how = (Urgency::Normal, Stage::Compress);
                 let ticket = pool.submit(how, &leave, move |_| work());
                 pool.wait(&ticket);
@@ -234,7 +238,7 @@ mod tests {
         for threads in [1, 3] {
             let (leave, times) = (AtomicBool::new(false), StageTimes::default());
             let result = catch_unwind(AssertUnwindSafe(|| {
-                with_pool(threads, &leave, &times, |pool| {
+                with_pool((threads, true), &leave, &times, |pool| {
                     let how = (Urgency::Urgent, Stage::Read);
                     let ticket = pool.submit(how, &leave, |_| panic!("on purpose"));
                     pool.wait::<()>(&ticket);
@@ -248,7 +252,7 @@ mod tests {
     fn tasks_that_wait_are_dropped_when_the_deciding_thread_leaves() {
         let run = std::sync::atomic::AtomicU64::new(0);
         let (leave, times) = (AtomicBool::new(false), StageTimes::default());
-        with_pool(1, &leave, &times, |pool| {
+        with_pool((1, true), &leave, &times, |pool| {
             for _ in 0..10 {
                 let how = (Urgency::Normal, Stage::Read);
                 pool.submit(how, &leave, |_| run.fetch_add(1, Ordering::Relaxed));

@@ -7,8 +7,9 @@ use crate::plan::error::WriteError;
 /// Encoders and buffers of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct EncoderScratch {
-    /// One for each of the settings used so far.
+    /// One for each of the settings used so far, or only the last.
     encoders: Vec<Encoder>,
+    keeps_one: bool,
     /// Room for the prefix of a frame.
     pub(crate) prefix: Vec<u8>,
     /// Room for a frame after a filter.
@@ -16,6 +17,11 @@ pub(crate) struct EncoderScratch {
 }
 
 impl EncoderScratch {
+    /// Keeps the encoders of all settings, or, where memory is little, only that of the last.
+    pub(crate) fn new(keeps_encoders: bool) -> Self {
+        Self { keeps_one: !keeps_encoders, ..Self::default() }
+    }
+
     /// Compresses `plain` after `prefix`.
     pub(crate) fn encode(
         &mut self,
@@ -33,6 +39,9 @@ impl EncoderScratch {
         let index = match self.encoders.iter().position(|e| *e.settings() == settings) {
             Some(index) => index,
             None => {
+                if self.keeps_one {
+                    self.encoders.clear();
+                }
                 self.encoders.push(Encoder::new(settings)?);
                 self.encoders.len() - 1
             }

@@ -93,6 +93,13 @@ impl Spill {
     /// # Errors
     /// Those of making and writing the file.
     pub(crate) fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.try_write_at(bytes, offset).map_err(|error| {
+            let folder = self.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+            io::Error::new(error.kind(), format!("in the folder {}: {error}", folder.display()))
+        })
+    }
+
+    fn try_write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.file.is_none() {
             let file = match &self.temp_dir {
                 Some(directory) => tempfile::tempfile_in(directory)?,

@@ -36,6 +36,10 @@ pub const MEMORY_BYTES_DEFAULT: u64 = 320 << 20;
 /// The section being filled, the one being written and the contents that are read ahead, each up to
 /// 16 MiB; and the buffers of readers and writers.
 const FIXED_BYTES: u64 = 56 << 20;
+/// What of them a build of a few bytes needs.
+const FIXED_BYTES_MIN: u64 = 24 << 20;
+/// The program itself and the stacks of its threads, under a limit of the system.
+const PROCESS_BYTES: u64 = 16 << 20;
 /// Most fingerprints kept of a whole image. It is a constant, because memory must not change the
 /// choice of references.
 pub(crate) const FINGERPRINT_COUNT_MAX: usize = 4 << 20;
@@ -71,6 +75,8 @@ pub(crate) struct Plan {
     pub(crate) codecs: Codecs,
     pub(crate) page_settings: Settings,
     pub(crate) frame_len: usize,
+    /// A thread keeps the encoders of all settings that it used, not only the last.
+    pub(crate) keeps_encoders: bool,
     /// How frames of hot files differ, if a list names hot files.
     pub(crate) hot: Option<Hot>,
     pub(crate) references: Option<ReferenceLimits>,
@@ -99,7 +105,10 @@ pub(crate) struct Hot {
 
 impl Plan {
     /// Checks the options and decides. Fails at once if the memory is too little.
-    pub(crate) fn new(options: &Options) -> Result<Self, WriteError> {
+    pub(crate) fn new(
+        options: &Options,
+        content_bytes_max: Option<u64>,
+    ) -> Result<Self, WriteError> {
         let level = Level::find(options.level)
             .ok_or_else(|| option("level", options.level, format!("0 to {}", LEVELS.len() - 1)))?;
         if options.snapshot_name.len() > SNAPSHOT_NAME_LEN_MAX {
@@ -147,6 +156,7 @@ impl Plan {
             codecs,
             page_settings,
             frame_len: frame_len as usize,
+            keeps_encoders: true,
             hot,
             references,
             segment_window_len: options.segment_window_len.unwrap_or(level.segment_window_len),
@@ -158,46 +168,61 @@ impl Plan {
             flight_bytes_max: 0,
             waiting_bytes_max: 0,
         };
-        plan.with_memory(options.memory_bytes_max)
+        plan.with_memory(options, content_bytes_max)
     }
 
-    fn with_memory(mut self, asked: u64) -> Result<Self, WriteError> {
-        let frame_len = self.frame_len as u64;
-        let prefix_len =
-            self.references.map_or(0, |limits| u64::from(limits.count_max) * frame_len);
-        // One thread may need all of them.
+    fn with_memory(mut self, options: &Options, bytes: Option<u64>) -> Result<Self, WriteError> {
+        // No frame, and nothing that is made of the contents, is larger than they are.
+        let there = bytes.unwrap_or(u64::MAX / 8);
+        let frame_len = (self.frame_len as u64).min(there.max(u64::from(FRAME_LEN_MIN)));
+        let prefix_len = self.references.map_or(0, |limits| {
+            (u64::from(limits.count_max) * frame_len).min(there - frame_len.min(there))
+        });
         let distinct = self.codecs.distinct();
         let of_all =
-            distinct.iter().map(|s| s.encoder_memory_len(self.frame_len, prefix_len as usize));
+            distinct.iter().map(|s| s.encoder_memory_len(frame_len as usize, prefix_len as usize));
         let of_hot = self.hot.iter().flat_map(|hot| {
             let added = hot.codecs.distinct().into_iter().filter(|s| !distinct.contains(s));
             added.map(|s| s.encoder_memory_len(hot.frame_len, 0))
         });
-        let encoder: u64 = of_all.chain(of_hot).sum();
-        let lines = if self.level.tries_filters { lines_memory_len(self.frame_len) } else { 0 };
-        let thread_bytes = encoder + prefix_len + 2 * frame_len + lines;
-        let mut fixed = FIXED_BYTES;
-        // The first is freed before the second is made.
-        fixed += match (self.references.is_some(), self.order == Order::Similarity) {
-            (true, true) => SKETCH_BYTES.max(SIMILARITY_BYTES),
-            (true, false) => SKETCH_BYTES,
-            (false, true) => SIMILARITY_BYTES,
-            (false, false) => 0,
+        let encoders: Vec<u64> = of_all.chain(of_hot).collect();
+        let lines = if self.level.tries_filters { lines_memory_len(frame_len as usize) } else { 0 };
+        let fixed = self.fixed_bytes(there);
+        // One thread may need the encoders of all settings, or make each when it is needed.
+        let thread_bytes = |keeps_encoders: bool| {
+            let encoder: u64 = match keeps_encoders {
+                true => encoders.iter().sum(),
+                false => encoders.iter().copied().max().unwrap_or(0),
+            };
+            encoder + prefix_len + 2 * frame_len + lines
         };
-        if self.segment_window_len > 0 {
-            fixed += SEGMENT_INDEX_BYTES + SEGMENT_BLOCK_BYTES;
-        }
         // At least two frames in flight, so that a thread does not wait for the writer.
-        let needed = |threads: usize| fixed + threads as u64 * (thread_bytes + 2 * frame_len);
-        let given = if asked == 0 { MEMORY_BYTES_DEFAULT.max(needed(self.threads)) } else { asked };
-        while self.threads > 1 && needed(self.threads) > given {
+        let needed = |threads: usize, keeps_encoders: bool| {
+            fixed + threads as u64 * (thread_bytes(keeps_encoders) + 2 * frame_len)
+        };
+        let (asked, limit) = (options.memory_bytes_max, options.memory_bytes_there);
+        let least = needed(1, false);
+        let given = match (asked, limit) {
+            (0, 0) => MEMORY_BYTES_DEFAULT.max(needed(self.threads, true)),
+            (0, limit) => {
+                let usable = (limit - limit / 8).saturating_sub(PROCESS_BYTES);
+                // How much an archive holds is not known, so it is tried.
+                let usable = if bytes.is_some() { usable } else { usable.max(least) };
+                MEMORY_BYTES_DEFAULT.max(needed(self.threads, true)).min(usable)
+            }
+            (asked, _) => asked,
+        };
+        while self.threads > 1 && needed(self.threads, true) > given {
             self.threads -= 1;
         }
-        if needed(self.threads) > given {
-            let allowed = format!("at least {} bytes with these options", needed(1));
-            return Err(option("memory", format!("{given} bytes"), allowed));
+        self.keeps_encoders = needed(self.threads, true) <= given;
+        if needed(self.threads, self.keeps_encoders) > given {
+            return Err(match asked {
+                0 => WriteError::Memory { given: limit, needed: least, is_limit: true },
+                given => WriteError::Memory { given, needed: least, is_limit: false },
+            });
         }
-        let free = given - fixed - self.threads as u64 * thread_bytes;
+        let free = given - fixed - self.threads as u64 * thread_bytes(self.keeps_encoders);
         self.tree_bytes_max = (free / 4).min(TREE_BYTES_MAX);
         let interned = (free / 8).min(INTERNED_BYTES_MAX);
         let free = free - self.tree_bytes_max - interned;
@@ -214,6 +239,26 @@ impl Plan {
             self.waiting_bytes_max -= self.reorder_bytes_max;
         }
         Ok(self)
+    }
+
+    /// Memory beside that of the threads, for contents of `there` bytes.
+    fn fixed_bytes(&self, there: u64) -> u64 {
+        let mut fixed = FIXED_BYTES.min(FIXED_BYTES_MIN + 3 * there);
+        // Fingerprints sample one window in 64 or 32, and are counted double, as data are uneven.
+        let sketches = SKETCH_BYTES.min(there);
+        let similarity = SIMILARITY_BYTES.min(2 * there);
+        // The first is freed before the second is made.
+        fixed += match (self.references.is_some(), self.order == Order::Similarity) {
+            (true, true) => sketches.max(similarity),
+            (true, false) => sketches,
+            (false, true) => similarity,
+            (false, false) => 0,
+        };
+        if self.segment_window_len > 0 {
+            // An anchor in 16 bytes, in a table that is a third full when it has just grown.
+            fixed += SEGMENT_INDEX_BYTES.min(3 * there) + SEGMENT_BLOCK_BYTES.min(there);
+        }
+        fixed
     }
 
     /// Everything beside the input that decides the bytes of an image, as text. It goes into the
@@ -292,15 +337,16 @@ mod tests {
             codecs: vec![(None, "zstd:19".parse().unwrap())],
             ..Options::default()
         };
-        let Err(WriteError::Option { option: "memory", allowed, .. }) =
-            Plan::new(&options(1 << 20, 4))
-        else {
+        let Err(error) = Plan::new(&options(1 << 20, 4), None) else {
             panic!("1 MiB is not enough");
         };
-        assert!(allowed.contains("at least"), "{allowed}");
-        let much = Plan::new(&options(4 << 30, 4)).unwrap();
+        let WriteError::Memory { needed, is_limit: false, .. } = error else { panic!("{error}") };
+        assert!(error.to_string().contains("at least"), "{error}");
+        assert!(Plan::new(&options(needed, 4), None).is_ok());
+        assert!(Plan::new(&options(needed - 1, 4), None).is_err());
+        let much = Plan::new(&options(4 << 30, 4), None).unwrap();
         assert_eq!(much.threads, 4);
-        let little = Plan::new(&options(90 << 20, 64)).unwrap();
+        let little = Plan::new(&options(90 << 20, 64), None).unwrap();
         assert!(little.threads < 64);
         assert_eq!(much.describe(&options(1, 1)), little.describe(&options(2, 2)));
     }
@@ -315,7 +361,29 @@ mod tests {
             Options { codecs: vec![(None, "brotli:9".parse().unwrap())], ..Options::default() },
         ];
         for options in bad {
-            assert!(matches!(Plan::new(&options), Err(WriteError::Option { .. })));
+            assert!(matches!(Plan::new(&options, None), Err(WriteError::Option { .. })));
         }
+    }
+
+    #[test]
+    fn a_small_source_needs_little_and_a_limit_of_the_system_is_kept() {
+        let there = |level, memory_bytes_there, bytes| {
+            let options = Options { level, memory_bytes_there, threads: 4, ..Options::default() };
+            Plan::new(&options, bytes)
+        };
+        for level in [1, 6, 9] {
+            assert!(there(level, 150 << 20, Some(3 << 20)).is_ok(), "level {level}");
+        }
+        let Err(WriteError::Memory { given, needed, is_limit: true }) =
+            there(9, 150 << 20, Some(1 << 40))
+        else {
+            panic!("LZMA with prefixes of 12 MiB needs more");
+        };
+        assert!(given == 150 << 20 && needed > given);
+        // What an archive holds is not known before it was read.
+        let archive = there(9, 150 << 20, None).unwrap();
+        assert!(archive.threads == 1 && !archive.keeps_encoders);
+        let plenty = there(9, 64 << 30, Some(1 << 40)).unwrap();
+        assert!(plenty.threads == 4 && plenty.keeps_encoders);
     }
 }

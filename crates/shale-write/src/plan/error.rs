@@ -40,6 +40,16 @@ pub enum WriteError {
         /// What is allowed.
         allowed: String,
     },
+    /// The build needs more memory than it may use.
+    #[error("{}", too_little(*.given, *.needed, *.is_limit))]
+    Memory {
+        /// Bytes that it may use.
+        given: u64,
+        /// Bytes that it needs with these options and this source.
+        needed: u64,
+        /// The system gives no more; else the options do not.
+        is_limit: bool,
+    },
     /// Something in the source exceeds a limit of the format.
     #[error("{}: {what} is {found}, the limit is {max}", String::from_utf8_lossy(.path))]
     Limit {
@@ -69,6 +79,24 @@ impl From<SourceError> for WriteError {
             SourceError::Cancelled => Self::Cancelled,
             error => Self::Source(error),
         }
+    }
+}
+
+fn too_little(given: u64, needed: u64, is_limit: bool) -> String {
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    match is_limit {
+        true => format!(
+            "the build needs {} MiB of memory with these options and this source, and the system \
+             allows this process {} MiB",
+            mib(needed),
+            given >> 20
+        ),
+        false => format!(
+            "the memory limit is {} MiB, and the build needs at least {} MiB with these options \
+             and this source",
+            given >> 20,
+            mib(needed)
+        ),
     }
 }
 

@@ -24,6 +24,9 @@ pub struct Options {
     /// Bytes of memory that the build may use; 0 means [`crate::MEMORY_BYTES_DEFAULT`], or more if
     /// the level needs more. Never changes the image.
     pub memory_bytes_max: u64,
+    /// Bytes of memory that the process can have at all, if a limit is known; 0 otherwise. The
+    /// default of `memory_bytes_max` stays below. Never changes the image.
+    pub memory_bytes_there: u64,
     /// Plain bytes of a frame. The level's by default.
     pub frame_len: Option<u32>,
     /// Codecs and their settings, for one category of data or for all. The level's by default.
@@ -65,6 +68,7 @@ impl Default for Options {
             level: LEVEL_DEFAULT,
             threads: 0,
             memory_bytes_max: 0,
+            memory_bytes_there: 0,
             frame_len: None,
             codecs: Vec::new(),
             order: None,

@@ -11,9 +11,9 @@ use shale::read::Identity;
 use shale_fuse::Options;
 
 use super::log::DriverLog;
-use super::memory::memory;
 use crate::args::{Mount, Offset, ViewChoice};
 use crate::exit::Misuse;
+use crate::memory::memory;
 use crate::report::Say;
 use crate::{elsewhere, open, size, text};
 

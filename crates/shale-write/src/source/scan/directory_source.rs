@@ -40,6 +40,8 @@ pub struct DirectorySource {
     xattr_sets: XattrSets,
     problems: Vec<Problem>,
     seed: [u8; 32],
+    /// Bytes of all files.
+    content_bytes: u64,
     /// Directories from the root to the current one.
     stack: Vec<DirectoryCursor>,
     /// Path of the current directory.
@@ -79,7 +81,10 @@ impl DirectorySource {
         progress.phase(Phase::Scan);
         let Walked { beneath, metadata, xattrs, listings, xattr_sets, problems, seed } =
             walk(root, options, progress)?;
+        let content_bytes = listings.iter().flatten().map(Listing::content_bytes);
+        let content_bytes = content_bytes.fold(0, u64::saturating_add);
         Ok(Self {
+            content_bytes,
             beneath: Arc::new(beneath),
             amend: options.amend.clone(),
             root: Some((metadata, xattrs)),
@@ -137,6 +142,10 @@ impl DirectorySource {
 impl EntrySource for DirectorySource {
     fn seed(&self) -> [u8; 32] {
         self.seed
+    }
+
+    fn content_bytes_max(&self) -> Option<u64> {
+        Some(self.content_bytes)
     }
 
     fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {

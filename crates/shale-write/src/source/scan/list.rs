@@ -104,6 +104,12 @@ impl Listing {
         }
     }
 
+    /// Returns the bytes of all files in it together.
+    pub(super) fn content_bytes(&self) -> u64 {
+        let files = self.nodes.iter().filter(|node| node.kind() == InodeKind::File);
+        files.fold(0, |sum, node| sum.saturating_add(node.size))
+    }
+
     /// Returns the number of the node's set of attributes.
     pub(super) fn xattrs_of(&self, node: &Node) -> u32 {
         node.xattrs
