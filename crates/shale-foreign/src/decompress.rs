@@ -45,3 +45,28 @@ pub(crate) fn what_is_wrong(name: &str, error: &io::Error) -> String {
         false => format!("corrupt {name} data"),
     }
 }
+
+/// A decoder of a library that may panic on corrupt data, which is an error then.
+pub(crate) struct Guarded<R>(Option<R>);
+
+impl<R> Guarded<R> {
+    pub(crate) fn new(decoder: R) -> Self {
+        Self(Some(decoder))
+    }
+}
+
+impl<R: Read> Read for Guarded<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let corrupt = || io::Error::from(io::ErrorKind::InvalidData);
+        let decoder = self.0.as_mut().ok_or_else(corrupt)?;
+        let read = std::panic::AssertUnwindSafe(|| decoder.read(out));
+        match std::panic::catch_unwind(read) {
+            Ok(result) => result,
+            Err(_) => {
+                // It is in an unknown state.
+                self.0 = None;
+                Err(corrupt())
+            }
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use crate::compression::Compression;
 use crate::cpio::is_cpio;
 use crate::tar::{begins_with_header, is_tar};
-use crate::{ar, dwarfs, rpm, squashfs, zip};
+use crate::{ar, dwarfs, erofs, rpm, sevenz, squashfs, zip};
 
 /// Bytes of a file that are enough for [`detect`]. A Btrfs image has its magic at 64 KiB.
 pub const DETECT_LEN: usize = 68 << 10;
@@ -27,14 +27,43 @@ pub enum Format {
     Ar,
     /// An RPM package.
     Rpm,
+    /// 7z.
+    Sevenz,
+    /// ISO 9660.
+    Iso,
+    /// EROFS.
+    Erofs,
     /// A format that cannot be read: its name, and a program that reads it.
     Unsupported(&'static str, &'static str),
 }
 
+impl Format {
+    /// Its name, as people know it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tar => "tar archive",
+            Self::Cpio => "cpio archive",
+            Self::Compressed(compression) => compression.name(),
+            Self::Squashfs => "SquashFS image",
+            Self::Zip => "zip archive",
+            Self::Dwarfs => "DwarFS image",
+            Self::Ar => "ar archive or Debian package",
+            Self::Rpm => "RPM package",
+            Self::Sevenz => "7z archive",
+            Self::Iso => "ISO 9660 image",
+            Self::Erofs => "EROFS image",
+            Self::Unsupported(name, _) => name,
+        }
+    }
+}
+
+/// The magic in the first descriptor of an ISO 9660 image.
+const ISO_MAGIC_OFFSET: usize = 32_769;
+const ISO_MAGIC: &[u8] = b"CD001";
+
 /// Formats that are recognised to be named: offset, magic, name, and what reads them.
 const UNSUPPORTED: &[(usize, &[u8], &str, &str)] = &[
-    (32_769, b"CD001", "ISO 9660 image", "mount -o loop, bsdtar or 7z"),
-    (0, b"7z\xbc\xaf\x27\x1c", "7z archive", "7z or bsdtar"),
+    (32_769, b"BEA01", "UDF image", "mount -o loop or 7z"),
     (0, b"Rar!\x1a\x07", "RAR archive", "unrar or bsdtar"),
     (0, b"xar!", "xar archive", "xar or bsdtar"),
     (0, b"MSCF\0\0\0\0", "cabinet archive", "cabextract or bsdtar"),
@@ -46,7 +75,6 @@ const UNSUPPORTED: &[(usize, &[u8], &str, &str)] = &[
     (0, b"-rom1fs-", "romfs image", "mount -o loop"),
     (0, b"QFI\xfb", "qcow2 disk image", "qemu-nbd and mount"),
     (0, b"KDMV", "VMDK disk image", "qemu-nbd and mount"),
-    (1024, b"\xe2\xe1\xf5\xe0", "EROFS image", "mount -o loop or fsck.erofs --extract"),
     (65_600, b"_BHRfS_M", "Btrfs image", "mount -o loop"),
     (0, b"XFSB", "XFS image", "mount -o loop"),
 ];
@@ -71,12 +99,22 @@ pub fn detect(head: &[u8]) -> Option<Format> {
     if head.starts_with(rpm::MAGIC) {
         return Some(Format::Rpm);
     }
+    if head.starts_with(sevenz::MAGIC) {
+        return Some(Format::Sevenz);
+    }
     if is_cpio(head) {
         return Some(Format::Cpio);
     }
     // Files in a tar archive may be images; what begins with zeroes may be a disk.
     if begins_with_header(head) {
         return Some(Format::Tar);
+    }
+    let is_at = |at: usize, magic: &[u8]| head.get(at..).is_some_and(|h| h.starts_with(magic));
+    if is_at(ISO_MAGIC_OFFSET, ISO_MAGIC) {
+        return Some(Format::Iso);
+    }
+    if is_at(erofs::MAGIC_OFFSET, erofs::MAGIC) {
+        return Some(Format::Erofs);
     }
     if is_ext(head) {
         return Some(Format::Unsupported("ext2, ext3 or ext4 image", "mount -o loop"));

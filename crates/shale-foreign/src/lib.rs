@@ -39,6 +39,10 @@ pub mod dwarfs; // DwarFS, in
 mod ar; // ar archives and Debian packages, in
 mod rpm; // RPM packages, in
 pub mod oci; // images of containers, in
+mod sevenz; // 7z, in
+mod iso; // ISO 9660, in
+mod erofs; // EROFS, in
+pub mod mtree; // mtree, out
 
 // Any format.
 pub mod detect; // the format of a file
@@ -50,6 +54,7 @@ pub use cpio::{CpioSource, CpioWriter};
 pub use detect::{Format, detect};
 pub use dwarfs::DwarfsSource;
 pub use error::ForeignError;
+pub use mtree::MtreeWriter;
 pub use open::{OpenOptions, open};
 pub use squashfs::{SquashfsOptions, SquashfsSource, SquashfsWriter};
 pub use stream::Input;

@@ -13,13 +13,15 @@ use crate::compression::Compression;
 use crate::cpio::{CpioSource, is_cpio};
 use crate::detect::{DETECT_LEN, Format, detect};
 use crate::dwarfs::{self, DwarfsSource};
+use crate::erofs::ErofsSource;
 use crate::error::ForeignError;
+use crate::iso::IsoSource;
 use crate::squashfs::{self, SquashfsSource};
 use crate::stream::Input;
 use crate::tar::{TarOptions, TarSource, begins_with_header};
 use crate::tree::ImageFile;
 use crate::zip::{self, ZipSource};
-use crate::{ar, rpm};
+use crate::{ar, rpm, sevenz};
 
 /// Bytes in front of an image that are searched for its beginning. Programs that mount an image
 /// have less.
@@ -34,6 +36,8 @@ pub struct OpenOptions {
     pub seed: Vec<u8>,
     /// What is taken of it; everything if none is given.
     pub select: Option<Arc<dyn Select>>,
+    /// The password of encrypted entries.
+    pub password: Option<Arc<[u8]>>,
 }
 
 /// Opens the archive in `file`, called `name` in errors. Returns `None` if its format is not known.
@@ -48,7 +52,7 @@ pub fn open(
     use std::os::unix::ffi::OsStrExt;
     let failed =
         |error| SourceError::Unreadable { path: name.as_os_str().as_bytes().to_vec(), error };
-    let OpenOptions { mut offset, seed, select } = options;
+    let OpenOptions { mut offset, seed, select, password } = options;
     let mut head = vec![0; DETECT_LEN];
     let len = read_up_to(&file, offset, &mut head).map_err(failed)?;
     head.truncate(len);
@@ -73,9 +77,16 @@ pub fn open(
             );
             return Err(ForeignError::new(format, what).into_source(name.as_os_str().as_bytes()));
         }
-        Format::Squashfs | Format::Zip | Format::Dwarfs | Format::Ar | Format::Rpm => {
+        Format::Squashfs
+        | Format::Zip
+        | Format::Dwarfs
+        | Format::Ar
+        | Format::Rpm
+        | Format::Sevenz
+        | Format::Iso
+        | Format::Erofs => {
             let file = ImageFile::new(file, offset).map_err(failed)?;
-            return open_image(name, file, format, &seed, select).map(Some);
+            return open_image(name, file, format, &seed, select, password).map(Some);
         }
     };
     (&file).seek(SeekFrom::Start(offset)).map_err(failed)?;
@@ -88,8 +99,7 @@ pub fn open(
         && inner != Some(Format::Tar)
     {
         let inner = match inner {
-            Some(Format::Unsupported(format, _)) => format,
-            Some(_) => "image or archive that has to be decompressed first",
+            Some(format) => format.name(),
             None => "file of an unknown format",
         };
         let what = format!(
@@ -109,10 +119,14 @@ fn open_image(
     format: Format,
     seed: &[u8],
     select: Option<Arc<dyn Select>>,
+    password: Option<Arc<[u8]>>,
 ) -> Result<Box<dyn EntrySource>, SourceError> {
     Ok(match format {
         Format::Squashfs => Box::new(SquashfsSource::new(name, file, seed, select)?),
-        Format::Zip => Box::new(ZipSource::new(name, file, seed, select)?),
+        Format::Zip => Box::new(ZipSource::new(name, file, seed, select)?.password(password)),
+        Format::Sevenz => Box::new(sevenz::open(name, file, seed, select, password.as_deref())?),
+        Format::Iso => Box::new(IsoSource::new(name, file, seed, select)?),
+        Format::Erofs => Box::new(ErofsSource::new(name, file, seed, select)?),
         Format::Ar => ar::open(name, file, seed, select)?,
         Format::Rpm => Box::new(rpm::open(name, file, seed, select)?),
         _ => Box::new(DwarfsSource::new(name, file, seed, select.as_deref())?),

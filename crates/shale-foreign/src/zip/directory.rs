@@ -57,6 +57,8 @@ pub(super) struct Entry {
     /// Where its local header is, in the file.
     pub(super) offset: u64,
     pub(super) dos_mtime: Timestamp,
+    /// The time of day of MS-DOS, which tells wrong passwords.
+    pub(super) dos_time: u16,
     pub(super) extra: Extra,
 }
 
@@ -128,12 +130,14 @@ impl Directory {
     ///
     /// # Errors
     /// Says what is wrong with the archive.
-    pub(super) fn survey(&self, file: &ImageFile) -> Result<(), String> {
+    pub(super) fn survey(&self, file: &ImageFile) -> Result<u64, String> {
         let mut all = self.clone();
         let mut spans = Vec::new();
+        let mut content_bytes = 0u64;
         while let Some(entry) = all.entry(file)? {
             let head_len = LOCAL_LEN + entry.raw_name.len() as u64;
             let len = head_len.saturating_add(entry.stored_len);
+            content_bytes = content_bytes.saturating_add(entry.len);
             spans.push((entry.offset, entry.offset.saturating_add(len)));
         }
         let found = spans.len() as u64;
@@ -148,7 +152,7 @@ impl Directory {
         }
         spans.sort_unstable();
         match spans.windows(2).find(|pair| pair[0].1 > pair[1].0) {
-            None => Ok(()),
+            None => Ok(content_bytes),
             Some(pair) => Err(format!(
                 "the entries at bytes {} and {} overlap: it is corrupt, or a bomb that unpacks to \
                  far more than it stores",
@@ -211,6 +215,7 @@ impl Directory {
             offset: offset
                 .checked_add(self.base)
                 .ok_or_else(|| format!("the entry at byte {at}: its offset is beyond 64 bits"))?,
+            dos_time: field(12, 2) as u16,
             dos_mtime: time::from_dos(field(14, 2), field(12, 2)),
             extra,
         }))

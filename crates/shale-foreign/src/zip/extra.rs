@@ -5,9 +5,10 @@
 
 use shale_format::Timestamp;
 
+use super::crypt::AesField;
 use super::records::{
-    EXTRA_LARGE, EXTRA_OWNER, EXTRA_UNICODE_PATH, EXTRA_UNIX_1, EXTRA_UNIX_2, EXTRA_UNIX_TIME,
-    EXTRA_WINDOWS,
+    EXTRA_AES, EXTRA_LARGE, EXTRA_OWNER, EXTRA_UNICODE_PATH, EXTRA_UNIX_1, EXTRA_UNIX_2,
+    EXTRA_UNIX_TIME, EXTRA_WINDOWS,
 };
 use super::time;
 use crate::tree::le;
@@ -20,6 +21,7 @@ pub(super) struct Extra {
     pub(super) large: Vec<u64>,
     /// Body of the field with the name in UTF-8.
     pub(super) unicode_path: Option<Vec<u8>>,
+    pub(super) aes: Option<AesField>,
     /// Modification, access and creation.
     windows: Option<[u64; 3]>,
     unix_mtime: Option<u32>,
@@ -51,6 +53,7 @@ impl Extra {
         let number = |at: usize, len: usize| body.get(at..at + len).map(|bytes| le(bytes) as u32);
         match kind {
             EXTRA_LARGE => self.large = body.chunks_exact(8).map(le).collect(),
+            EXTRA_AES => self.aes = self.aes.or(AesField::parse(body)),
             EXTRA_UNICODE_PATH => {
                 self.unicode_path.get_or_insert_with(|| body.to_vec());
             }

@@ -5,6 +5,8 @@ mod time; // times of MS-DOS and Windows
 mod name; // names in their encodings
 mod extra; // extra fields
 mod directory; // the directory at the end of an archive
+mod method; // compression methods
+mod crypt; // encrypted entries
 mod local; // the header in front of an entry's data
 mod source; // an archive as a source
 mod write; // an archive as an output
@@ -12,4 +14,5 @@ mod write; // an archive as an output
 pub(crate) use directory::ends_like_one;
 pub(crate) use records::MAGICS;
 pub use source::ZipSource;
+pub(crate) use time::from_windows;
 pub use write::ZipWriter;

@@ -21,6 +21,8 @@ pub(super) const END_LEN: usize = 22;
 
 /// The entry is encrypted.
 pub(super) const FLAG_ENCRYPTED: u16 = 1;
+/// It is encrypted in a way that only PKZIP knows.
+pub(super) const FLAG_STRONG: u16 = 1 << 6;
 /// Lengths and checksum follow the data.
 pub(super) const FLAG_DESCRIPTOR: u16 = 1 << 3;
 /// The name is UTF-8.
@@ -38,6 +40,10 @@ pub(super) const EXTRA_UNIX_1: u16 = 0x5855;
 pub(super) const EXTRA_UNIX_2: u16 = 0x7855;
 /// Owner and group of any length.
 pub(super) const EXTRA_OWNER: u16 = 0x7875;
+/// How the entry is encrypted with AES, and its compression method.
+pub(super) const EXTRA_AES: u16 = 0x9901;
+/// The method that stands for AES.
+pub(super) const METHOD_AES: u16 = 99;
 /// The name in UTF-8.
 pub(super) const EXTRA_UNICODE_PATH: u16 = 0x7075;
 

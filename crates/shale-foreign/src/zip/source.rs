@@ -1,23 +1,24 @@
-//! A zip archive as a source: stored, deflated, bzip2, zstd and xz; Zip64; the extra fields of
-//! Info-ZIP and Windows.
+//! A zip archive as a source: all compression methods that are still made; encrypted entries; Zip64;
+//! the extra fields of Info-ZIP and Windows.
 //!
 //! The directory at the end of the file says what the archive has. It is read once before anything
 //! is taken from it, to compare it with itself; then each entry is compared with the header in
-//! front of its data, and its bytes with their checksum. Encrypted entries, other methods and
-//! everything that differs are problems of the entry. Times of MS-DOS have no zone and are read as
+//! front of its data, and its bytes with their checksum. Other methods and everything that differs
+//! are problems of the entry. Times of MS-DOS have no zone and are read as
 //! UTC; they are used where nothing better is there.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use shale_codec::stream::{Crc32, StreamFormat, deflate_reader};
+use shale_codec::stream::Crc32;
 use shale_model::{Content, InodeKind, Metadata};
 use shale_model::{EntrySource, Problem, ProblemKind, Select, SourceEntry, SourceError};
 
 use super::directory::{Directory, Entry};
 use super::local;
-use super::records::FLAG_ENCRYPTED;
+use super::records::{FLAG_ENCRYPTED, FLAG_STRONG, METHOD_AES};
+use super::{crypt, method};
 use crate::decompress::Decompress;
 use crate::error::ForeignError;
 use crate::identity::Identities;
@@ -38,6 +39,9 @@ pub struct ZipSource {
     directory: Directory,
     /// Where the directory begins; all data lie before it.
     data_end: u64,
+    /// Bytes of all contents, as the directory says.
+    content_bytes: u64,
+    password: Option<Arc<[u8]>>,
     identities: Identities,
     problems: Vec<Problem>,
 }
@@ -67,10 +71,11 @@ impl ZipSource {
         use std::os::unix::ffi::OsStrExt;
         let name = name.as_os_str().as_bytes().to_vec();
         let directory = Directory::find(&file).and_then(|directory| {
-            directory.survey(&file)?;
-            Ok(directory)
+            let content_bytes = directory.survey(&file)?;
+            Ok((directory, content_bytes))
         });
-        let directory = directory.map_err(|what| fault(what).into_source(&name))?;
+        let (directory, content_bytes) =
+            directory.map_err(|what| fault(what).into_source(&name))?;
         Ok(Self {
             name,
             file: Arc::new(file),
@@ -78,9 +83,18 @@ impl ZipSource {
             seed: seed_of("zip", seed),
             data_end: directory.start(),
             directory,
+            content_bytes,
+            password: None,
             identities: Identities::default(),
             problems: Vec::new(),
         })
+    }
+
+    /// Decrypts entries with `password`.
+    #[must_use]
+    pub fn password(mut self, password: Option<Arc<[u8]>>) -> Self {
+        self.password = password;
+        self
     }
 
     fn advance(&mut self) -> Result<Option<SourceEntry>, ForeignError> {
@@ -105,11 +119,6 @@ impl ZipSource {
             return Ok(None);
         }
         self.identities.check_above(&path)?;
-        if entry.flags & FLAG_ENCRYPTED != 0 {
-            return Err("it is encrypted, which is not supported: unpack it with unzip or 7z and \
-                        pack what comes out"
-                .to_owned());
-        }
         let start = local::read(&self.file, &mut entry)?;
         let end = start.checked_add(entry.stored_len).filter(|&end| end <= self.data_end);
         let end = end.ok_or("its data lie beyond the directory: corrupt")?;
@@ -153,30 +162,36 @@ impl ZipSource {
         if entry.len > shale_format::limits::FILE_LEN_MAX {
             return Err(format!("it has {} bytes, 2^63 - 1 are allowed", entry.len));
         }
-        let stored = FileRange::new(&self.file, range);
-        let failed = |error: io::Error| error.to_string();
-        let (plain, name): (Box<dyn Read + Send>, _) = match entry.method {
-            0 => (Box::new(stored), "stored"),
-            8 => (deflate_reader(BufReader::with_capacity(64 << 10, stored)), "deflate"),
-            12 => (StreamFormat::Bzip2.decoder(stored).map_err(failed)?, "bzip2"),
-            93 => (StreamFormat::Zstd.decoder(stored).map_err(failed)?, "zstd"),
-            95 => (StreamFormat::Xz.decoder(stored).map_err(failed)?, "xz"),
-            other => {
-                let name = match other {
-                    9 => " (deflate64)",
-                    14 => " (LZMA)",
-                    98 => " (PPMd)",
-                    99 => " (AES encryption)",
-                    _ => "",
-                };
-                return Err(format!("compression method {other}{name} is not supported"));
+        let (stored_len, stored) = (range.end - range.start, FileRange::new(&self.file, range));
+        let mut has_checksum = true;
+        let mut method = entry.method;
+        let stored: Box<dyn Read + Send> = if entry.flags & FLAG_ENCRYPTED == 0 {
+            Box::new(stored)
+        } else if entry.flags & FLAG_STRONG != 0 {
+            return Err("it is encrypted by PKZIP's strong encryption, which is not supported: \
+                        unpack it with 7z and pack what comes out"
+                .to_owned());
+        } else {
+            let password = self.password.as_deref().ok_or(crypt::NO_PASSWORD)?;
+            match entry.extra.aes.filter(|_| method == METHOD_AES) {
+                Some(field) => {
+                    method = field.method;
+                    // Its sum of the encrypted bytes says more.
+                    has_checksum = field.version == 1;
+                    crypt::aes(field, password, stored, stored_len)?
+                }
+                None => {
+                    let checks = [(entry.crc >> 24) as u8, (entry.dos_time >> 8) as u8];
+                    crypt::old(password, checks, stored, stored_len)?
+                }
             }
         };
+        let plain = method::plain(method, entry.flags, entry.len, stored)?;
         Ok(Box::new(Checked {
-            plain: Decompress::new(plain, name),
+            plain,
             left: entry.len,
             crc: Crc32::new(),
-            expected: entry.crc,
+            expected: has_checksum.then_some(entry.crc),
             is_checked: false,
         }))
     }
@@ -238,7 +253,8 @@ struct Checked {
     plain: Decompress,
     left: u64,
     crc: Crc32,
-    expected: u32,
+    /// Nothing where another sum is compared.
+    expected: Option<u32>,
     is_checked: bool,
 }
 
@@ -246,7 +262,7 @@ impl Checked {
     fn check(&mut self) -> io::Result<()> {
         self.is_checked = true;
         let corrupt = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
-        if self.crc.sum() != self.expected {
+        if self.expected.is_some_and(|expected| self.crc.sum() != expected) {
             return corrupt("corrupt: its bytes do not have its checksum");
         }
         if self.plain.read(&mut [0])? != 0 {
@@ -283,6 +299,10 @@ impl Read for Checked {
 impl EntrySource for ZipSource {
     fn seed(&self) -> [u8; 32] {
         self.seed
+    }
+
+    fn content_bytes_max(&self) -> Option<u64> {
+        Some(self.content_bytes)
     }
 
     fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {

@@ -18,7 +18,7 @@ pub(super) fn from_unix(seconds: u32, dos: Timestamp) -> Timestamp {
 }
 
 /// Steps of 100 ns since 1601.
-pub(super) fn from_windows(ticks: u64) -> Timestamp {
+pub(crate) fn from_windows(ticks: u64) -> Timestamp {
     Timestamp {
         sec: (ticks / 10_000_000) as i64 - WINDOWS_EPOCH,
         nsec: (ticks % 10_000_000 * 100) as u32,

@@ -1,9 +1,7 @@
 //! Promise: nothing of a zip archive is lost without a word. Its structures have to agree where
 //! they repeat each other, and names and times are what their writer meant.
 
-mod common;
-
-use common::{Taken, crc32, file, name};
+use crate::common::{Taken, crc32, file, name};
 use shale_foreign::ZipSource;
 use shale_model::InodeKind;
 
@@ -242,7 +240,7 @@ fn times_and_owners_of_old_extra_fields_are_kept() {
 
 #[test]
 fn what_is_not_supported_is_named() {
-    for (method, words) in [(9, "deflate64"), (98, "PPMd"), (77, "77")] {
+    for (method, words) in [(6, "imploded"), (97, "WavPack"), (77, "77")] {
         take(&[Entry { method, ..entry("x", "x") }]).expect_problem(&[
             "x: ",
             words,
@@ -250,6 +248,10 @@ fn what_is_not_supported_is_named() {
         ]);
     }
     take(&[Entry { flags: 1, ..entry("x", "x") }]).expect_problem(&["x: ", "encrypted"]);
+    for method in [9, 14, 98] {
+        let noise = Entry { method, len: Some(50), ..entry("x", &"nonsense".repeat(9)) };
+        take(&[noise]).expect_problem(&["x: ", "corrupt"]);
+    }
     let broken = Entry { method: 8, content: vec![0xff; 20], len: Some(5), ..entry("x", "") };
     take(&[broken]).expect_problem(&["x: corrupt deflate data"]);
 }

@@ -1,9 +1,7 @@
 //! Promise: what is no tar archive is not taken for an empty one, nothing lies below a link or a
 //! file, and what holds for all entries costs no more than it says.
 
-mod common;
-
-use common::{Taken, name, pax_record, tar_entry};
+use crate::common::{Taken, name, pax_record, tar_entry};
 use shale_foreign::{TarOptions, TarSource};
 use std::io::Cursor;
 
