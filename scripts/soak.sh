@@ -13,7 +13,8 @@ exec < /dev/null
 seconds=${SOAK_SECONDS:-3600}
 targets=14
 [ "$(id -u)" -eq 0 ] || { echo "soak: needs root, to mount, to drop caches and for owners" >&2; exit 1; }
-scripts/need.sh cc=build-essential cmake fusermount3=fuse3 python3 clang || exit 1
+scripts/need.sh cc=build-essential cmake fusermount3=fuse3 python3 clang bsdtar=libarchive-tools \
+  zip unzip mksquashfs=squashfs-tools 7zz=7zip genisoimage mkfs.erofs=erofs-utils || exit 1
 
 failed=()
 # part NAME COMMAND...: runs the command and remembers the name if it fails.
@@ -37,6 +38,8 @@ part "stress" promise long::stress
 part "damage" promise long::damage_random
 part "killed" promise long::killed
 part "mutations" promise fuzz_smoke
+export SHALE_AGAINST=$((seconds / 60))s
+part "importers" promise against
 
 printf '\nsoak: %d s; %s\n' "$SECONDS" "${failed[*]:-nothing failed}"
 [ ${#failed[@]} -eq 0 ]

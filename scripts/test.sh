@@ -28,7 +28,8 @@ if [ "$tier" = test ]; then
   scripts/need.sh cc=build-essential cmake git fusermount3=fuse3 rsync getfattr=attr getfacl=acl \
     setcap=libcap2-bin mmdebstrap diff=diffutils bsdtar=libarchive-tools python3 \
     mksquashfs=squashfs-tools zip unzip cpio setpriv=util-linux mkfs.ext4=e2fsprogs \
-    dpkg-deb=dpkg compress=ncompress lzip brotli nginx=nginx-light skopeo umoci || exit 1
+    dpkg-deb=dpkg compress=ncompress lzip brotli nginx=nginx-light skopeo umoci 7zz=7zip xorriso \
+    genisoimage mkfs.erofs=erofs-utils || exit 1
 fi
 
 work=$(mktemp -d)

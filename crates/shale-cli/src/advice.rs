@@ -39,6 +39,19 @@ fn of_facade(error: &Error) -> Option<Advice> {
         Error::Extract(error) => of_extract(error),
         Error::Read(error) => of_read(error),
         Error::Write(WriteError::TemporaryFile(error)) => of_full_disk(error),
+        Error::Write(WriteError::Memory { needed, is_limit, .. }) => {
+            let mib = needed.div_ceil(1 << 20);
+            Some(match is_limit {
+                true => (
+                    "--memory",
+                    format!(
+                        "use a lower level or a smaller source, raise the limit, or try \
+                         --memory {mib}M, which may not suffice"
+                    ),
+                ),
+                false => ("--memory", format!("use --memory {mib}M, or a lower level")),
+            })
+        }
         _ => None,
     }
 }
@@ -47,6 +60,9 @@ fn of_host(error: &HostError) -> Option<Advice> {
     Some(match error {
         HostError::Exists { .. } => {
             ("--force", "use another name, or --force to replace it".into())
+        }
+        HostError::Io { action, error, .. } if action.contains("temporary") => {
+            return of_full_disk(error);
         }
         HostError::DirectoryName { .. } => ("slash at", "use a name without the slash".into()),
         HostError::NotReplaceable { .. } => ("another name", "use another name".into()),

@@ -44,6 +44,9 @@ pub fn describe(path: &Path) -> Option<String> {
         Format::Dwarfs => "a DwarFS image",
         Format::Ar => "a Debian package or ar archive",
         Format::Rpm => "an RPM package",
+        Format::Sevenz => "a 7z archive",
+        Format::Iso => "an ISO 9660 image",
+        Format::Erofs => "an EROFS image",
     };
     let image = path.with_extension("shale");
     let shown = [path, &image].map(text::quoted);

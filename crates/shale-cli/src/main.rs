@@ -17,6 +17,7 @@ mod advice; // what to do after an error of a library
 mod report; // messages, errors and JSON
 mod bar; // progress
 mod signal; // Ctrl-C and other signals
+mod memory; // how much memory there is, and the end of it
 mod input; // sources, filter rules and metadata of a build
 mod foreign; // formats of files that are not images
 mod elsewhere; // images by URL
@@ -78,6 +79,7 @@ fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
 
 fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     signal::outlive_size_limit()?;
+    memory::say_if_it_ends()?;
     elsewhere::set(&arguments.remote)?;
     let exit = command(arguments, say);
     for line in elsewhere::costs() {

@@ -182,6 +182,13 @@ pub fn packages() -> Vec<Vec<u8>> {
     vec![ar.concat(), deb.concat(), rpm.concat(), lzw]
 }
 
+/// Inputs of [`any`]: images and archives that other programs make, of those that are there.
+pub fn images() -> Vec<Vec<u8>> {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let formats = ["iso", "erofs", "7z"].into_iter().filter_map(crate::against::format);
+    formats.flat_map(|format| crate::against::seeds(format, folder.path())).collect()
+}
+
 /// Inputs of [`zip`].
 pub fn zips() -> Vec<Vec<u8>> {
     let archive = |level| {

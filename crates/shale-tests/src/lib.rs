@@ -31,6 +31,8 @@ pub mod differential;
 pub mod reads;
 /// A limit on the memory of a process.
 pub mod cgroup;
+/// Importers against the programs that know the formats.
+pub mod against;
 /// Places where test trees are made.
 pub mod places;
 /// Seeds of the fuzz targets.

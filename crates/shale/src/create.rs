@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shale_format::trailer::PADDED_TO;
-use shale_host::{Existing, Output, OutputFile, Phase, Progress, existing};
+use shale_host::{Existing, Output, OutputFile, PatientOutput, Phase, Progress, existing};
 use shale_read::{FileSource, OffsetChoice, SliceSource};
 use shale_write::Report;
 use shale_write::source::LinkId;
@@ -158,6 +158,22 @@ fn to_special(
     progress: &dyn Progress,
 ) -> Result<CreateReport, Error> {
     use std::os::unix::fs::FileTypeExt;
+    let found = std::fs::metadata(path).map_err(Error::io("look at", path))?;
+    if found.file_type().is_fifo() {
+        // Nobody may read it yet, and a signal must be able to end the wait.
+        let owned = path.to_owned();
+        let open = move || File::options().write(true).open(owned);
+        let mut pipe =
+            PatientOutput::new(open, &options.cancel).map_err(Error::io("write to", path))?;
+        let report = create(sources, Output::Stream(&mut pipe), options, progress);
+        // What failed after a cancel failed because of it.
+        options.cancel.check()?;
+        let report = report?;
+        let flushed = pipe.flush();
+        options.cancel.check()?;
+        flushed.map_err(Error::io("write to", path))?;
+        return Ok(report);
+    }
     let mut file = File::options().write(true).open(path).map_err(Error::io("write to", path))?;
     let found = file.metadata().map_err(Error::io("look at", path))?;
     if found.file_type().is_block_device() && !options.overwrite {

@@ -25,8 +25,8 @@ pub enum Error {
     /// The source is neither a directory nor an archive.
     #[error(
         "{} is neither a directory nor an archive of a known format: tar and cpio, plain or \
-         compressed with gzip, xz, lzma, zstd, bzip2, lz4, lzip, brotli or compress; zip; \
-         SquashFS; DwarFS; ar; Debian and RPM packages", path.display()
+         compressed with gzip, xz, lzma, zstd, bzip2, lz4, lzip, brotli or compress; zip; 7z; \
+         ISO 9660; SquashFS; EROFS; DwarFS; ar; Debian and RPM packages", path.display()
     )]
     NotInput {
         /// The source.
@@ -95,10 +95,7 @@ impl Error {
             Self::Write(WriteError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                 ErrorKind::BrokenPipe
             }
-            // How much memory is enough depends on the machine.
-            Self::Write(WriteError::Option { option, .. }) if *option != "memory" => {
-                ErrorKind::Misuse
-            }
+            Self::Write(WriteError::Option { .. }) => ErrorKind::Misuse,
             Self::Rule(_) => ErrorKind::Misuse,
             Self::Read(error) if error.is_corrupt() => ErrorKind::Damage,
             _ => ErrorKind::Failed,

@@ -41,8 +41,10 @@ pub use create::{CreateReport, create};
 pub use dump::dump;
 pub use error::{Error, error_kind};
 pub use info::{Bounds, FrameGroup, Info, ParityInfo, SectionGroup, SnapshotInfo, TableInfo, info};
-pub use input::{Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, Listed, Pseudo};
-pub use options::{Container, CreateOptions};
+pub use input::{
+    Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, Listed, Password, Pseudo,
+};
+pub use options::{Container, CreateOptions, Password};
 pub use survey::survey;
 pub use verify::{VerifyReport, verify};
 
@@ -62,8 +64,8 @@ pub use shale_extract::{
 };
 pub use shale_foreign as foreign;
 pub use shale_host::{
-    Cancel, Error as HostError, ErrorKind, NoProgress, Output, Phase, Progress, sync_directory,
-    thread_count,
+    Cancel, Error as HostError, ErrorKind, NoProgress, Output, PatientOutput, Phase, Progress,
+    sync_directory, thread_count,
 };
 pub use shale_model::SourceError;
 pub use shale_model::pattern::{NamePattern, PatternError, Patterns, Position, Rules};

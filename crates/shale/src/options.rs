@@ -26,6 +26,28 @@ impl Default for Container {
     }
 }
 
+/// A password, which no debug output shows.
+#[derive(Clone)]
+pub struct Password(Arc<[u8]>);
+
+impl Password {
+    /// Takes the bytes of a password.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> Arc<[u8]> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Password(..)")
+    }
+}
+
 /// How to create an image.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -38,6 +60,8 @@ pub struct CreateOptions {
     pub archive_offset: u64,
     /// How images of containers are packed.
     pub container: Container,
+    /// Password of encrypted entries in archives.
+    pub password: Option<Password>,
     /// Pack the targets of symbolic links instead of the links, in directory trees.
     pub dereference: bool,
     /// Which entries of the inputs are packed.
@@ -68,6 +92,7 @@ impl CreateOptions {
         one_file_system: bool,
         archive_offset: u64,
         container: Container,
+        password: Option<Password>,
         dereference: bool,
         choose: Choose,
         adjust: Adjust,
@@ -88,6 +113,7 @@ impl Default for CreateOptions {
             one_file_system: false,
             archive_offset: 0,
             container: Container::default(),
+            password: None,
             dereference: false,
             choose: Choose::default(),
             adjust: Adjust::default(),

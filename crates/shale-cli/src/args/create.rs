@@ -53,7 +53,8 @@ pub struct How {
     #[arg(long, default_value_t = 0, value_parser = size::parse_threads,
         value_name = "NUMBER")]
     pub threads: usize,
-    /// Memory limit of the build, such as 512M. Does not change the image.
+    /// Memory limit of the build, such as 512M (default: 320M, more where the level needs it, less
+    /// where the process may have less). Does not change the image.
     #[arg(long, value_parser = size::parse_memory, value_name = "SIZE")]
     pub memory: Option<u64>,
     /// Compression level, from 0 (fastest) to 9 (smallest); also written -0 to -9.
@@ -130,6 +131,9 @@ pub struct How {
     /// the tree that their layers make.
     #[arg(long, conflicts_with_all = ["tag", "platform"], help_heading = "Container images")]
     pub container_files: bool,
+    /// File whose first line is the password of encrypted archives (zip, 7z).
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
     /// Pack the targets of symbolic links instead of the links. Dangling links and loops count as
     /// unreadable files.
     #[arg(short = 'L', long)]
@@ -152,7 +156,8 @@ pub struct How {
     /// A label for the image, which `shale info` shows.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
-    /// Directory for temporary files (default: the directory of the output).
+    /// Directory for temporary files (default: the directory of the output; TMPDIR or /tmp if that
+    /// is standard output).
     #[arg(long, value_name = "DIR")]
     pub temp_dir: Option<PathBuf>,
 }

@@ -24,8 +24,8 @@ pub struct Export {
     /// character, `{a,b}` either word; a backslash makes the next character literal. An argument
     /// that is an existing path of the image matches that path.
     pub patterns: Vec<OsString>,
-    /// The format (default: by the name of the output: out.tar, out.tar.zst, out.cpio, out.zip or
-    /// out.squashfs).
+    /// The format (default: by the name of the output: out.tar, out.tar.zst, out.cpio, out.zip,
+    /// out.squashfs or out.mtree).
     #[arg(long, value_enum)]
     pub format: Option<FormatChoice>,
     /// Compression of the archive (default: by the name of the output). SquashFS takes zstd, gzip,
@@ -56,6 +56,8 @@ pub enum FormatChoice {
     /// tar: ustar, with PAX extended headers where needed.
     #[value(alias = "pax")]
     Tar,
+    /// mtree: a list with lengths and SHA-256 of contents.
+    Mtree,
     /// cpio in the new ASCII format (newc).
     #[value(alias = "newc")]
     Cpio,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,13 +13,16 @@ use serde_json::json;
 use shale::read::{Image, Options as ReadOptions, TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale::write::level::LEVEL_DEFAULT;
 use shale::write::{Category, Change, Options, Order, Problem, Settings, WriteError};
-use shale::{Container, CreateOptions, CreateReport, Input, InputKind, Output, SourceError};
+use shale::{
+    Container, CreateOptions, CreateReport, Input, InputKind, Output, Password, PatientOutput,
+    SourceError,
+};
 
 use crate::args::{How, OrderChoice, TimeName};
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
-use crate::{foreign, input, open, signal, size, text};
+use crate::{foreign, input, memory, open, signal, size, text};
 
 /// Packs the sources into an image.
 ///
@@ -56,7 +59,8 @@ pub fn run(
         }
         // A duplicate descriptor without a buffer, so that each write reports its own error.
         let out = std::io::stdout().as_fd().try_clone_to_owned();
-        let mut out = File::from(out.context("cannot use standard output")?);
+        let out = File::from(out.context("cannot use standard output")?);
+        let mut out = PatientOutput::new(move || Ok(out), &options.cancel)?;
         shale::create(inputs, Output::Stream(&mut out), &options, &bar)
     } else {
         shale::create(inputs, Output::Path(output.to_owned()), &options, &bar)
@@ -320,16 +324,17 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         is_there.with_context(|| format!("--temp-dir {}", text::path(place)))?;
     }
     let beside = match output.parent() {
-        Some(parent) if output.as_os_str() != "-" && parent != Path::new("") => {
-            parent.is_dir().then(|| parent.to_owned())
-        }
-        _ => None,
+        _ if output.as_os_str() == "-" => None,
+        Some(parent) if parent == Path::new("") => Some(Path::new(".").to_owned()),
+        Some(parent) => parent.is_dir().then(|| parent.to_owned()),
+        None => None,
     };
     Ok(CreateOptions::default()
         .build(Options {
             level: how.digits.level().or(how.level).unwrap_or(LEVEL_DEFAULT),
             threads: how.threads,
             memory_bytes_max: how.memory.unwrap_or(0),
+            memory_bytes_there: memory::memory().unwrap_or(0),
             frame_len,
             codecs,
             order,
@@ -345,6 +350,7 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         })
         .one_file_system(how.one_file_system)
         .archive_offset(how.offset)
+        .password(how.password_file.as_deref().map(password).transpose()?)
         .dereference(how.dereference)
         .container(match how.container_files {
             true => Container::Files,
@@ -359,6 +365,16 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         .pad(how.pad)
         .overwrite(how.force)
         .cancel(signal::cancel()?))
+}
+
+/// Reads the first line of a file.
+fn password(file: &Path) -> anyhow::Result<Password> {
+    const LEN_MAX: u64 = 4096;
+    let mut line = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(LEN_MAX).read_to_end(&mut line));
+    read.with_context(|| format!("--password-file {}", text::path(file)))?;
+    let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    Ok(Password::new(line.strip_suffix(b"\r").unwrap_or(line)))
 }
 
 fn summary(

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use serde_json::json;
 use shale::read::Options;
-use shale::{ExportFormat, ExportOptions, Output, StreamFormat};
+use shale::{ExportFormat, ExportOptions, Output, PatientOutput, StreamFormat};
 
 use crate::args::{CompressChoice, Export, FormatChoice};
 use crate::bar::Bar;
@@ -50,7 +50,8 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
     let bar = Bar::new(say);
     let report = if to_stdout {
         let out = std::io::stdout().as_fd().try_clone_to_owned();
-        let mut out = File::from(out.context("cannot use standard output")?);
+        let out = File::from(out.context("cannot use standard output")?);
+        let mut out = PatientOutput::new(move || Ok(out), &options.cancel)?;
         shale::export(&tree, Output::Stream(&mut out), &options, &bar)
     } else {
         shale::export(&tree, Output::Path(args.output.clone()), &options, &bar)
@@ -98,11 +99,12 @@ fn format(args: &Export) -> anyhow::Result<(ExportFormat, Option<StreamFormat>)>
     let format = match (args.format, by_name) {
         (Some(FormatChoice::Tar), _) => ExportFormat::Tar,
         (Some(FormatChoice::Cpio), _) => ExportFormat::Cpio,
+        (Some(FormatChoice::Mtree), _) => ExportFormat::Mtree,
         (Some(FormatChoice::Zip), _) => ExportFormat::Zip,
         (Some(FormatChoice::Squashfs), _) => ExportFormat::Squashfs,
         (None, Some((format, _))) => format,
         (None, None) => bail!(Misuse(format!(
-            "cannot tell the format from the name {}; use --format tar, cpio, zip or squashfs",
+            "cannot tell the format from the name {}; use --format tar, cpio, zip, squashfs or mtree",
             text::path(&args.output)
         ))),
     };

@@ -309,7 +309,7 @@ fn a_foreign_file_is_named_for_what_it_is() {
         ("out.tar.xz", "a compressed file; `shale create"),
         ("out.zip", "a zip archive; `shale create out.zip"),
         ("out.squashfs", "a SquashFS image; `shale create out.squashfs -o out.shale` converts it"),
-        ("cd.iso", "another format: ISO 9660 image"),
+        ("cd.iso", "an ISO 9660 image; `shale create cd.iso -o cd.shale` converts it"),
     ] {
         for words in [
             &["ls", name][..],
@@ -467,4 +467,47 @@ fn manifests_are_packed_and_their_errors_located() {
     stage.fails(2, &["create", "source", "--manifest", "list", "-o", "x"], &["--manifest"]);
     stage.fails(2, &["create", "-o", "x"], &["SOURCE"]);
     stage.fails(1, &["create", "--manifest", "nowhere", "-o", "x"], &["nowhere"]);
+}
+
+#[test]
+fn the_end_of_memory_is_an_error_that_names_the_option() {
+    let stage = Stage::without_image();
+    // More than the least of these limits can hold at once.
+    for number in 0..24 {
+        fs::write(stage.path(format!("source/{number}")), noise(1 << 20)).unwrap();
+    }
+    let mut codes = Vec::new();
+    for kib in [40_000, 60_000, 90_000, 130_000, 200_000, 8_000_000] {
+        for level in ["-1", "-6", "-9"] {
+            let shale = env!("CARGO_BIN_EXE_shale");
+            let line =
+                format!("ulimit -v {kib}; exec {shale} create source -o x -fq {level} --threads 2");
+            let output = stage.other("sh", &["-c", &line]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            // Killed by a signal, it would have no code.
+            let code = output.status.code().unwrap_or_else(|| panic!("{kib} {level}: {said}"));
+            assert!(code == 0 || said.contains("--memory"), "{kib} {level}: {code} {said}");
+            assert!(code <= 1, "{kib} {level}: {code} {said}");
+            codes.push(code);
+        }
+    }
+    assert!(codes.contains(&1) && codes.ends_with(&[0, 0, 0]), "{codes:?}");
+}
+
+#[test]
+fn a_password_is_read_from_a_file() {
+    let stage = Stage::without_image();
+    fs::write(stage.path("password"), "sesame\nmore\n").unwrap();
+    let zip = ["-qr", "-P", "sesame", "secret.zip", "source"];
+    match stage.other("zip", &zip).status() {
+        Ok(status) => assert!(status.success()),
+        Err(error) => return println!("skipped: zip: {error}"),
+    }
+    stage.fails(1, &["create", "secret.zip", "-o", "x"], &["encrypted", "--password-file"]);
+    stage.run(0, &["create", "secret.zip", "-o", "x", "--password-file", "password"]);
+    stage.fails(
+        1,
+        &["create", "secret.zip", "-o", "y", "--password-file", "none"],
+        &["--password-file none", "No such file"],
+    );
 }

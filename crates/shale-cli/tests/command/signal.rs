@@ -43,3 +43,32 @@ fn ignored_signals_stay_ignored() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     drop(input);
 }
+
+#[test]
+fn a_signal_ends_the_wait_for_the_reader_of_a_pipe() {
+    let stage = Stage::new();
+    stage.other("mkfifo", &["pipe"]).status().unwrap();
+    let commands = [
+        &["create", "-q", "source", "-o", "pipe"][..],
+        &["export", "-q", "image.shale", "--format", "tar", "-o", "pipe"],
+    ];
+    for words in commands {
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+            let heed = "--default-signal=INT,TERM,HUP";
+            let all = [&[heed, env!("CARGO_BIN_EXE_shale")], words].concat();
+            let mut child = stage.other("env", &all).stdin(Stdio::null()).spawn().unwrap();
+            wait_until("the handlers are not installed", || {
+                mask(&child, "SigCgt") >> (Signal::TERM.as_raw() - 1) & 1 != 0
+            });
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(130), "{words:?} {signal:?}");
+        }
+    }
+    // With a reader, all of it comes.
+    let words = [&[env!("CARGO_BIN_EXE_shale")], commands[1]].concat();
+    let mut child = stage.other("env", &words).stdin(Stdio::null()).spawn().unwrap();
+    let tar = fs::read(stage.path("pipe")).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    stage.run(0, &["export", "-q", "image.shale", "-o", "whole.tar"]);
+    assert!(tar == fs::read(stage.path("whole.tar")).unwrap());
+}

@@ -17,6 +17,8 @@ pub enum ExportFormat {
     Zip,
     /// SquashFS 4.0. Its blocks are compressed, not the whole.
     Squashfs,
+    /// mtree: a list with lengths and digests, without contents.
+    Mtree,
     /// No archive: the contents of regular files, concatenated in the order of paths.
     Contents,
 }
@@ -34,6 +36,7 @@ impl ExportFormat {
             b"tar" => Some(Self::Tar),
             b"cpio" => Some(Self::Cpio),
             b"zip" => Some(Self::Zip),
+            b"mtree" => Some(Self::Mtree),
             b"squashfs" | b"sqfs" | b"sqsh" | b"sfs" => Some(Self::Squashfs),
             _ => None,
         };
@@ -57,13 +60,13 @@ impl ExportFormat {
 
     /// True if compression is applied to the archive as a whole, not inside it.
     pub fn is_compressed_whole(self) -> bool {
-        matches!(self, Self::Tar | Self::Cpio)
+        matches!(self, Self::Tar | Self::Cpio | Self::Mtree)
     }
 
     /// The compression if none is chosen.
     pub fn usual_compression(self) -> Option<StreamFormat> {
         match self {
-            Self::Tar | Self::Cpio | Self::Contents => None,
+            Self::Tar | Self::Cpio | Self::Mtree | Self::Contents => None,
             Self::Zip => Some(StreamFormat::Gzip),
             Self::Squashfs => Some(StreamFormat::Zstd),
         }
@@ -151,6 +154,7 @@ mod tests {
         assert_eq!(of("x.tgz"), Some((ExportFormat::Tar, Some(StreamFormat::Gzip))));
         assert_eq!(of("x.cpio.gz"), Some((ExportFormat::Cpio, Some(StreamFormat::Gzip))));
         assert_eq!(of("x.zip"), Some((ExportFormat::Zip, None)));
+        assert_eq!(of("x.mtree.gz"), Some((ExportFormat::Mtree, Some(StreamFormat::Gzip))));
         assert_eq!(of("x.sqfs"), Some((ExportFormat::Squashfs, None)));
         assert_eq!(of("x.squashfs.gz"), None);
         assert_eq!(of("x.gz"), None);

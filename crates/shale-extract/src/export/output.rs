@@ -7,9 +7,13 @@ use std::path::Path;
 use shale_codec::stream::Finish;
 use shale_foreign::archive::{Archive, ArchiveEntry, Keeps, Taken};
 use shale_foreign::tar::Times;
-use shale_foreign::{CpioWriter, SquashfsOptions, SquashfsWriter, TarWriter, ZipWriter};
+use shale_foreign::{
+    CpioWriter, MtreeWriter, SquashfsOptions, SquashfsWriter, TarWriter, ZipWriter,
+};
 use shale_format::InodeKind;
-use shale_host::{Existing, Output, OutputFile, Phase, Progress, existing, thread_count};
+use shale_host::{
+    Existing, Output, OutputFile, PatientOutput, Phase, Progress, existing, thread_count,
+};
 use shale_read::{TIME_ATIME, TIME_BTIME, TIME_CTIME, Tree};
 
 use super::archive::{cannot_write, export_to_archive};
@@ -35,9 +39,14 @@ pub fn export(
         Output::Stream(stream) => to_stream(tree, stream, options, progress),
         Output::Path(path) => match existing(&path)? {
             Existing::Stream => {
-                let file = File::options().write(true).open(&path);
-                let mut file = file.map_err(Error::io("write to", &path))?;
-                to_stream(tree, &mut file, options, progress)
+                // Nobody may read a pipe yet, and a signal must be able to end the wait.
+                let owned = path.clone();
+                let open = move || File::options().write(true).open(owned);
+                let output = PatientOutput::new(open, &options.cancel);
+                let mut output = output.map_err(Error::io("write to", &path))?;
+                let report = to_stream(tree, &mut output, options, progress);
+                options.cancel.check()?;
+                report
             }
             Existing::File if !options.overwrite => Err(shale_host::Error::Exists { path }.into()),
             Existing::File | Existing::Nothing => to_file(tree, &path, options, progress),
@@ -77,14 +86,14 @@ fn to_stream(
     let compression = options.compression.filter(|_| options.format.is_compressed_whole());
     let report = match compression {
         None => {
-            let archive = archive(&mut out, tree, options);
+            let archive = archive(&mut out, tree, options)?;
             export_to_archive(tree, archive, options, progress)?
         }
         Some(format) => {
             let threads = thread_count(options.threads) as u32;
             let encoder = format.encoder(&mut out, options.compression_level, threads);
             let mut encoder = Encoder(encoder.map_err(cannot_write)?);
-            let archive = archive(&mut encoder, tree, options);
+            let archive = archive(&mut encoder, tree, options)?;
             let report = export_to_archive(tree, archive, options, progress)?;
             encoder.0.finish().map_err(cannot_write)?;
             report
@@ -140,10 +149,11 @@ fn archive<'w, W: Write + 'w>(
     out: W,
     tree: &Tree,
     options: &ExportOptions,
-) -> Box<dyn Archive + 'w> {
+) -> Result<Box<dyn Archive + 'w>, Error> {
     let kept = tree.snapshot().times_kept;
-    match options.format {
+    Ok(match options.format {
         ExportFormat::Cpio => Box::new(CpioWriter::new(out)),
+        ExportFormat::Mtree => Box::new(MtreeWriter::new(out).map_err(cannot_write)?),
         ExportFormat::Contents => Box::new(Contents(out)),
         ExportFormat::Zip => {
             let usual = if options.compression.is_some() { ZIP_LEVEL } else { 0 };
@@ -159,7 +169,7 @@ fn archive<'w, W: Write + 'w>(
             };
             Box::new(TarWriter::new(out, times))
         }
-    }
+    })
 }
 
 /// The contents of regular files and nothing else.

@@ -82,7 +82,9 @@ fn ppmd(mut stored: impl Read + Send + 'static) -> Result<Box<dyn Read + Send>, 
         0 => RestoreMethod::Restart,
         1 => RestoreMethod::CutOff,
         other => {
-            return Err(format!("its PPMd data use the model {other}, which is not known: corrupt"));
+            return Err(format!(
+                "its PPMd data use the model {other}, which is not known: corrupt"
+            ));
         }
     };
     let decoder = Ppmd8Decoder::new(stored, order, memory, restore)

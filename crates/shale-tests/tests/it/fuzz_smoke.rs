@@ -131,6 +131,7 @@ fn importers_survive_mutation() {
     run(&importers::tars(), 6_000, importers::tar);
     run(&importers::cpios(), 6_000, importers::cpio);
     run(&importers::packages(), 6_000, importers::any);
+    run(&importers::images(), 2_000, importers::any);
     run(&importers::zips(), 6_000, importers::zip);
     run(&importers::squashfses(), 6_000, importers::squashfs);
     let dwarfs = importers::dwarfses();

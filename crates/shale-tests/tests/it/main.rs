@@ -18,3 +18,4 @@ mod bad_input; // messages, exit codes and what is left behind
 mod choose; // what is taken of a source
 mod tar; // tar, in and out
 mod archives; // archives that are refused, and why
+mod against; // importers against the programs that know the formats

@@ -122,6 +122,10 @@ impl EntrySource for Adjusted {
         *hasher.finalize().as_bytes()
     }
 
+    fn content_bytes_max(&self) -> Option<u64> {
+        self.source.content_bytes_max()
+    }
+
     fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         let Some(mut entry) = self.source.next_entry()? else { return Ok(None) };
         self.adjust.amend(&mut entry.metadata);

@@ -188,6 +188,11 @@ impl EntrySource for Joined {
         self.seed
     }
 
+    fn content_bytes_max(&self) -> Option<u64> {
+        let known = self.parts.iter().map(|part| part.source.content_bytes_max());
+        known.into_iter().try_fold(0, |sum: u64, bytes| Some(sum.saturating_add(bytes?)))
+    }
+
     fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         loop {
             let Some(part) = self.parts.get_mut(self.index) else {
@@ -272,6 +277,10 @@ impl WithoutEmpty {
 impl EntrySource for WithoutEmpty {
     fn seed(&self) -> [u8; 32] {
         *shale_codec::hash(&[&self.source.seed()[..], b"no empty directories"].concat()).as_bytes()
+    }
+
+    fn content_bytes_max(&self) -> Option<u64> {
+        self.source.content_bytes_max()
     }
 
     fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {

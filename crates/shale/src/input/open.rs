@@ -27,7 +27,7 @@ use super::pipe;
 use super::pseudo::Changed;
 use super::single::{is_single, only};
 use crate::error::Error;
-use crate::options::{Container, CreateOptions};
+use crate::options::{Container, CreateOptions, Password};
 
 /// Bytes of a file that tell whether it is an image, or a tar archive.
 const HEAD_LEN: usize = 1024;
@@ -224,7 +224,8 @@ fn archive(
         return Ok(source);
     }
     let seed = digest(&file).map_err(Error::io("read", path))?.to_vec();
-    let options = OpenOptions { offset, seed, select };
+    let password = options.password.as_ref().map(Password::bytes);
+    let options = OpenOptions { offset, seed, select, password };
     let source = shale_foreign::open(path, file, options)?;
     source.ok_or_else(|| Error::NotInput { path: path.to_owned() })
 }

@@ -17,7 +17,8 @@ use crate::error::Error;
 /// must not be packed like any other file.
 const ARCHIVE_EXTENSIONS: &[&str] = &[
     "tar", "tgz", "gz", "xz", "lzma", "zst", "bz2", "lz4", "br", "lz", "z", "zip", "squashfs",
-    "sqsh", "sfs", "dwarfs", "cpio", "7z", "rar", "iso", "deb", "rpm", "ar", "shale",
+    "sqsh", "sfs", "dwarfs", "cpio", "7z", "rar", "iso", "erofs", "deb", "rpm", "ar", "xar", "pkg",
+    "cab", "shale",
 ];
 
 /// Checks that a regular file is neither an archive nor an image. Costs a read of its first bytes,
@@ -37,8 +38,7 @@ pub(super) fn is_single(path: &Path) -> Result<bool, Error> {
     if head.starts_with(&SUPERBLOCK_MAGIC) || detect(&head).is_some() {
         return Ok(false);
     }
-    let options = OpenOptions { offset: 0, seed: Vec::new(), select: None };
-    Ok(shale_foreign::open(path, file, options)?.is_none())
+    Ok(shale_foreign::open(path, file, OpenOptions::default())?.is_none())
 }
 
 /// Returns the directory of a file, and a selection of nothing but this file. A link is followed.

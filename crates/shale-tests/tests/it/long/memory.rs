@@ -152,3 +152,35 @@ fn too_little_memory_is_said_at_once() {
     assert!(said.contains("memory") && said.contains("at least"), "{said}");
     assert!(!image.exists());
 }
+
+#[test]
+fn in_a_group_with_a_limit_every_level_works_or_says_why_not() {
+    let folder = places::disk();
+    let (small, large) = (folder.path().join("small"), folder.path().join("large"));
+    fs::create_dir(&small).unwrap();
+    tree(&small, 4);
+    fs::create_dir(&large).unwrap();
+    tree(&large, 160);
+    let Some(limit) = MemoryLimit::new(150 << 20) else { return };
+    let image = folder.path().join("x.shale");
+    for level in ["-1", "-6", "-9"] {
+        let create = |source: &Path| {
+            let words = ["create", source.to_str().unwrap(), "-fq", level, "-o"];
+            let mut create = shale(words);
+            create.arg(&image);
+            limit.around(&create).output().unwrap()
+        };
+        let output = create(&small);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{level}: {said}");
+        let output = create(&large);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        match output.status.code() {
+            Some(0) => {}
+            code => {
+                assert_eq!(code, Some(1), "{level}: {said}");
+                assert!(said.contains("150 MiB") && said.contains("--memory"), "{level}: {said}");
+            }
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Importers against the programs that know the formats: an archive of a small tree is changed
+//! where its structure is, sums are made right again, and both read it.
+//!
+//! The rule: what the importer gives without complaint, the program gives too, with the same bytes;
+//! and if the importer has nothing to complain about, it gives all that the program gives. Where
+//! the program refuses the archive, it has no opinion. Panics are differences. Memory and time are
+//! watched by the caller.
+
+use crate::random::Random;
+use shale_foreign::OpenOptions;
+use shale_model::{Content, InodeKind};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Bytes of contents that are compared for one archive.
+const CONTENT_LEN_MAX: u64 = 32 << 20;
+/// Entries taken of one archive.
+const ENTRY_COUNT_MAX: usize = 5000;
+
+/// A format, the programs that make and read it, and its sums.
+pub struct Format {
+    /// Its name.
+    pub name: &'static str,
+    /// Makes `$OUT` of the tree in the current directory, each by a shell.
+    pub makers: &'static [&'static str],
+    /// Unpacks `$IN` into the current directory.
+    pub reader: &'static str,
+    /// Bytes at which structures begin.
+    magics: &'static [&'static [u8]],
+    mend: fn(&mut Vec<u8>),
+}
+
+/// All formats that have a program on Debian.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "tar",
+        makers: &[
+            "bsdtar --format=pax -cf $OUT .",
+            "bsdtar --format=gnutar -cf $OUT .",
+            "bsdtar --format=ustar -cf $OUT .",
+        ],
+        reader: "bsdtar -xf $IN",
+        magics: &[b"ustar"],
+        mend: mend_tar,
+    },
+    Format {
+        name: "cpio",
+        makers: &["bsdtar --format=newc -cf $OUT .", "bsdtar --format=odc -cf $OUT ."],
+        reader: "bsdtar -xf $IN",
+        magics: &[b"070701", b"070707"],
+        mend: |_| {},
+    },
+    Format {
+        name: "zip",
+        makers: &["zip -qry $OUT .", "zip -qr0y $OUT .", "7zz a -tzip -snl -bd $OUT ."],
+        reader: "unzip -qq -o $IN",
+        magics: &[b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"],
+        mend: |_| {},
+    },
+    Format {
+        name: "iso",
+        makers: &[
+            "genisoimage -quiet -R -cache-inodes -o $OUT .",
+            "genisoimage -quiet -J -o $OUT .",
+            "genisoimage -quiet -o $OUT .",
+        ],
+        reader: "bsdtar -xf $IN",
+        magics: &[b"CD001", b"RR\x05\x01", b"NM", b"PX", b"\x01\0\0\x01"],
+        mend: |_| {},
+    },
+    Format {
+        name: "squashfs",
+        makers: &[
+            "mksquashfs . $OUT -quiet -no-progress -noI -noD -noF -noX -no-duplicates",
+            "mksquashfs . $OUT -quiet -no-progress -b 4096",
+        ],
+        reader: "unsquashfs -n -q -f -d . $IN",
+        magics: &[b"hsqs"],
+        mend: |_| {},
+    },
+    Format {
+        name: "erofs",
+        makers: &[
+            "mkfs.erofs --quiet $OUT .",
+            "mkfs.erofs --quiet --chunksize=4096 $OUT .",
+            "mkfs.erofs --quiet -zlz4hc $OUT .",
+            "mkfs.erofs --quiet -zlz4hc -Elegacy-compress $OUT .",
+        ],
+        reader: "fsck.erofs --extract=. --overwrite $IN",
+        magics: &[b"\xe2\xe1\xf5\xe0"],
+        mend: mend_erofs,
+    },
+    Format {
+        name: "7z",
+        makers: &[
+            "7zz a -snl -bd -mhc=off $OUT .",
+            "7zz a -snl -bd -mhc=off -m0=Copy $OUT .",
+            "7zz a -snl -bd -mhc=off -m0=PPMd $OUT .",
+        ],
+        reader: "7zz x -y -bd -snl $IN",
+        magics: &[b"7z\xbc\xaf", b"\x01\x04\x06"],
+        mend: mend_7z,
+    },
+];
+
+/// A format by its name.
+pub fn format(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| format.name == name)
+}
+
+/// Runs a line of a shell in `folder`; true if it succeeds. Files and time are limited.
+pub fn shell(line: &str, folder: &Path, variable: (&str, &Path)) -> bool {
+    let line = format!("ulimit -f 131072; exec timeout 20 {line}");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]).current_dir(folder).env(variable.0, variable.1);
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Makes a small tree in `root`.
+pub fn tree(root: &Path) {
+    let mut random = Random::new(27);
+    fs::create_dir_all(root.join("d/e")).expect("it can be made");
+    let text = random.text(9000);
+    for (name, bytes) in [
+        ("a", &b"content"[..]),
+        ("b", &random.bytes(6000)),
+        ("d/text", &text),
+        ("d/zeroes", &[0; 5000]),
+        ("d/e/empty", b""),
+        ("d/e/longer name.txt", &random.text(300)),
+    ] {
+        fs::write(root.join(name), bytes).expect("it can be written");
+    }
+    std::os::unix::fs::symlink("d/text", root.join("link")).expect("it can be made");
+    fs::hard_link(root.join("a"), root.join("d/second")).expect("it can be made");
+}
+
+/// Archives of this format, one for each program that makes it and is there.
+pub fn seeds(format: &Format, folder: &Path) -> Vec<Vec<u8>> {
+    let root = folder.join("tree");
+    if !root.exists() {
+        tree(&root);
+    }
+    let mut found = Vec::new();
+    for maker in format.makers {
+        // Programs add an extension to names without one.
+        let out = folder.join(format!("seed.{}", format.name));
+        let _ = fs::remove_file(&out);
+        if shell(maker, &root, ("OUT", &out)) {
+            found.push(fs::read(&out).expect("it was written"));
+        }
+    }
+    found
+}
+
+/// Changes an archive where its structure is, and makes its sums right.
+pub fn change(format: &Format, seed: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    let places: Vec<usize> = format
+        .magics
+        .iter()
+        .flat_map(|magic| {
+            let found = seed.windows(magic.len()).enumerate();
+            found.filter(|(_, window)| window == magic).map(|(at, _)| at)
+        })
+        .collect();
+    for _ in 0..1 + random.below(4) {
+        if bytes.is_empty() {
+            break;
+        }
+        let len = bytes.len() as u64;
+        // Most changes go near a structure.
+        let at = match random.below(4) {
+            0 => random.below(len),
+            _ if places.is_empty() => random.below(len.min(4096)),
+            _ => {
+                let place = places[random.below(places.len() as u64) as usize] as u64;
+                (place + random.below(160)).saturating_sub(16).min(len - 1)
+            }
+        } as usize;
+        match random.below(9) {
+            0 | 1 => bytes[at] ^= 1 << random.below(8),
+            2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff, b'/', b'.', b'9'][random.below(8) as usize],
+            3 | 4 => {
+                let width = [2, 4, 8][random.below(3) as usize];
+                let near = random.below(8).wrapping_sub(4);
+                let value = [near, len.wrapping_add(near), u64::MAX >> random.below(64), 4096]
+                    [random.below(4) as usize];
+                let end = bytes.len().min(at + width);
+                let value = match random.below(2) {
+                    0 => value.to_le_bytes()[..width].to_vec(),
+                    _ => value.to_be_bytes()[8 - width..].to_vec(),
+                };
+                bytes[at..end].copy_from_slice(&value[..end - at]);
+            }
+            5 => {
+                let from = random.below(len) as usize;
+                let count = (random.below(64) as usize).min(bytes.len() - from.max(at));
+                bytes.copy_within(from..from + count, at);
+            }
+            6 => {
+                let count = (random.below(600) as usize).min(bytes.len() - at);
+                let part = bytes[at..at + count].to_vec();
+                bytes.splice(at..at, part);
+            }
+            7 => {
+                let count = (random.below(600) as usize).min(bytes.len() - at);
+                bytes.drain(at..at + count);
+            }
+            _ if random.below(8) == 0 => bytes.truncate(at),
+            _ => bytes[at] = random.below(256) as u8,
+        }
+    }
+    (format.mend)(&mut bytes);
+    bytes
+}
+
+/// What an importer gave: contents of files by path, and whether it had something to say.
+#[derive(Debug, Default)]
+struct Given {
+    files: BTreeMap<Vec<u8>, Vec<u8>>,
+    is_whole: bool,
+}
+
+fn import(archive: &Path) -> Given {
+    let mut given = Given::default();
+    let Ok(file) = File::open(archive) else { return given };
+    let Ok(Some(mut source)) = shale_foreign::open(archive, file, OpenOptions::default()) else {
+        return given;
+    };
+    let mut left = CONTENT_LEN_MAX;
+    let mut links = BTreeMap::new();
+    let mut is_whole = true;
+    for number in 0.. {
+        let entry = match source.next_entry() {
+            Ok(Some(entry)) if number < ENTRY_COUNT_MAX => entry,
+            Ok(None) => break,
+            Ok(Some(_)) | Err(_) => {
+                is_whole = false;
+                break;
+            }
+        };
+        // A later entry replaces an earlier one.
+        given.files.remove(&entry.path);
+        if entry.metadata.kind != InodeKind::File {
+            continue;
+        }
+        let bytes = match entry.content {
+            Content::Bytes(bytes) => Some(bytes),
+            Content::None => Some(Vec::new()),
+            Content::File(_) => None,
+            Content::Reader { reader, holes } => {
+                let mut plain = Vec::new();
+                let read = reader.take(left + 1).read_to_end(&mut plain);
+                let fits = plain.len() as u64 <= left && entry.metadata.len <= CONTENT_LEN_MAX;
+                (read.is_ok() && fits).then(|| with_holes(&plain, &holes, entry.metadata.len))
+            }
+        };
+        let Some(mut bytes) = bytes else {
+            is_whole = false;
+            continue;
+        };
+        left = left.saturating_sub(bytes.len() as u64);
+        // Further names of an inode may come without its content.
+        if let Some(link) = entry.link {
+            match bytes.is_empty() {
+                true => bytes = links.get(&link).cloned().unwrap_or_default(),
+                false => drop(links.insert(link, bytes.clone())),
+            }
+        }
+        given.files.insert(entry.path, bytes);
+    }
+    given.is_whole =
+        is_whole && source.take_problems().is_empty() && source.take_warnings().is_empty();
+    given
+}
+
+fn with_holes(plain: &[u8], holes: &[std::ops::Range<u64>], len: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut plain = plain.iter().copied();
+    let mut holes = holes.iter().peekable();
+    while (bytes.len() as u64) < len {
+        if let Some(hole) = holes.next_if(|hole| hole.start == bytes.len() as u64) {
+            bytes.resize(hole.end as usize, 0);
+            continue;
+        }
+        match plain.next() {
+            Some(byte) => bytes.push(byte),
+            None => break,
+        }
+    }
+    bytes
+}
+
+/// The contents of regular files below `root`, by path.
+fn on_disk(root: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    use std::os::unix::ffi::OsStrExt;
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![root.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            if metadata.is_dir() {
+                waiting.push(path);
+            } else if metadata.is_file() && metadata.len() <= CONTENT_LEN_MAX {
+                let name = path.strip_prefix(root).expect("it is below").as_os_str().as_bytes();
+                found.insert(name.to_vec(), fs::read(&path).unwrap_or_default());
+            }
+        }
+    }
+    found
+}
+
+/// Reads an archive both ways, in `folder`; the difference, if there is one.
+pub fn compare(format: &Format, bytes: &[u8], folder: &Path) -> Option<String> {
+    let archive = folder.join(format!("case.{}", format.name));
+    fs::write(&archive, bytes).expect("it can be written");
+    let Ok(given) = catch_unwind(AssertUnwindSafe(|| import(&archive))) else {
+        return Some("the importer panicked".to_owned());
+    };
+    if given.files.is_empty() {
+        return None;
+    }
+    let out = folder.join("out");
+    let _ = fs::remove_dir_all(&out);
+    fs::create_dir(&out).expect("it can be made");
+    if !shell(format.reader, &out, ("IN", &archive)) {
+        return None;
+    }
+    let expected = on_disk(&out);
+    for (path, bytes) in &given.files {
+        let shown = path.escape_ascii();
+        match expected.get(path) {
+            None if bytes.len() as u64 > CONTENT_LEN_MAX => {}
+            None => return Some(format!("{shown}: only the importer has it")),
+            Some(other) if other != bytes => {
+                let (ours, theirs) = (bytes.len(), other.len());
+                return Some(format!("{shown}: {ours} bytes, and others than those {theirs}"));
+            }
+            Some(_) => {}
+        }
+    }
+    if given.is_whole {
+        let missing = expected.keys().find(|path| !given.files.contains_key(*path));
+        return missing.map(|path| format!("{}: the importer lost it", path.escape_ascii()));
+    }
+    None
+}
+
+fn mend_tar(bytes: &mut Vec<u8>) {
+    for block in bytes.chunks_exact_mut(512) {
+        if &block[257..262] == b"ustar" {
+            block[148..156].fill(b' ');
+            let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+            block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        }
+    }
+}
+
+/// Takes away the flag that the superblock has a sum.
+fn mend_erofs(bytes: &mut Vec<u8>) {
+    if let Some(flags) = bytes.get_mut(1032) {
+        *flags &= !1;
+    }
+}
+
+fn mend_7z(bytes: &mut Vec<u8>) {
+    let number = |bytes: &[u8], at: usize| {
+        bytes
+            .get(at..at + 8)
+            .map_or(0, |b| b.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b)))
+    };
+    let sum = |bytes: &[u8]| {
+        let mut crc = shale_codec::stream::Crc32::new();
+        crc.update(bytes);
+        crc.sum().to_le_bytes()
+    };
+    let (offset, len) = (number(bytes, 12), number(bytes, 20));
+    let start = offset.checked_add(32).and_then(|start| usize::try_from(start).ok());
+    let end = start.and_then(|start| start.checked_add(usize::try_from(len).ok()?));
+    if let (Some(start), Some(end)) = (start, end)
+        && let Some(header) = bytes.get(start..end)
+    {
+        let header = sum(header);
+        bytes[28..32].copy_from_slice(&header);
+    }
+    if bytes.len() >= 32 {
+        let head = sum(&bytes[12..32]);
+        bytes[8..12].copy_from_slice(&head);
+    }
+}

@@ -1,0 +1,126 @@
+//! Reads changed archives by the importers and by the programs that know the formats.
+//!
+//! usage: shale-against FORMAT|all AMOUNT SEED [FOLDER]
+//!
+//! AMOUNT is a number of archives for each format (`200`) or a time (`60s`). Archives that are read
+//! differently are kept in FOLDER. Ends with status 1 if there is one, if the memory of this
+//! process passes 256 MiB, or if an archive takes a minute.
+
+use shale_tests::against::{FORMATS, Format, change, compare, format, seeds};
+use shale_tests::random::Random;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Memory that an importer may need beside what it is given.
+const MEMORY_KIB_MAX: u64 = 256 << 10;
+/// An archive that takes longer hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+static CASES: AtomicU64 = AtomicU64::new(0);
+
+/// How long a format is tried.
+#[derive(Clone, Copy)]
+enum Amount {
+    Cases(u64),
+    Time(Duration),
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [which, amount, seed, rest @ ..] = &words[..] else {
+        eprintln!("usage: shale-against FORMAT|all AMOUNT SEED [FOLDER]");
+        return ExitCode::from(2);
+    };
+    let amount = match amount.strip_suffix('s').map(str::parse) {
+        Some(Ok(seconds)) => Amount::Time(Duration::from_secs(seconds)),
+        _ => Amount::Cases(amount.parse().unwrap_or(100)),
+    };
+    let seed = seed.parse().unwrap_or(1);
+    let keep = rest.first().map(Path::new);
+    // A panic of an importer is counted, not printed.
+    std::panic::set_hook(Box::new(|_| {}));
+    std::thread::spawn(|| {
+        let mut last = (0, Instant::now());
+        loop {
+            std::thread::sleep(HANG / 20);
+            let cases = CASES.load(Ordering::Relaxed);
+            if cases != last.0 {
+                last = (cases, Instant::now());
+            } else if last.1.elapsed() > HANG {
+                eprintln!("an archive takes more than {} s", HANG.as_secs());
+                std::process::exit(1);
+            }
+        }
+    });
+    let formats: Vec<&Format> = match format(which) {
+        Some(format) => vec![format],
+        None => FORMATS.iter().collect(),
+    };
+    let mut count = 0;
+    for format in formats {
+        count += run(format, amount, seed, keep);
+    }
+    let memory = memory_kib();
+    println!("peak memory {} MiB", memory >> 10);
+    if memory > MEMORY_KIB_MAX {
+        println!("more than {} MiB", MEMORY_KIB_MAX >> 10);
+        count += 1;
+    }
+    if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Tries a format; the number of differences.
+fn run(format: &Format, amount: Amount, seed: u64, keep: Option<&Path>) -> u64 {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let seeds = seeds(format, folder.path());
+    if seeds.is_empty() {
+        println!("skipped: no program makes {}", format.name);
+        return 0;
+    }
+    let start = Instant::now();
+    let (mut cases, mut differences) = (0, 0);
+    // What was not changed must be read the same.
+    for bytes in &seeds {
+        if let Some(what) = compare(format, bytes, folder.path()) {
+            println!("{}, unchanged: {what}", format.name);
+            differences += 1;
+        }
+    }
+    loop {
+        match amount {
+            Amount::Cases(end) if cases >= end => break,
+            Amount::Time(end) if start.elapsed() >= end => break,
+            _ => {}
+        }
+        let number = seed.wrapping_mul(1_000_000_007).wrapping_add(cases);
+        let mut random = Random::new(number);
+        let which = random.below(seeds.len() as u64) as usize;
+        let bytes = change(format, &seeds[which], &mut random);
+        if let Some(what) = compare(format, &bytes, folder.path()) {
+            differences += 1;
+            println!("{}, case {number}: {what}", format.name);
+            if let Some(keep) = keep {
+                let kept = keep.join(format!("{number}.{}", format.name));
+                let _ = std::fs::create_dir_all(keep);
+                let _ = std::fs::write(kept, &bytes);
+            }
+        }
+        cases += 1;
+        CASES.fetch_add(1, Ordering::Relaxed);
+    }
+    println!(
+        "{}: {cases} archives in {} s, {differences} read differently",
+        format.name,
+        start.elapsed().as_secs()
+    );
+    differences
+}
+
+/// The most memory that this process ever had.
+fn memory_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or(0)
+}
