@@ -72,9 +72,12 @@ pub fn open(
         Format::Compressed(compression) => Some(compression),
         Format::Tar | Format::Cpio => None,
         Format::Unsupported(format, reader) => {
-            let what = format!(
+            let mut what = format!(
                 "this format is not supported; unpack or mount it with {reader}, and pack the files"
             );
+            if reader.contains("bsdtar") {
+                what.push_str(", or convert it: `bsdtar -cf - @FILE | shale create - -o IMAGE`");
+            }
             return Err(ForeignError::new(format, what).into_source(name.as_os_str().as_bytes()));
         }
         Format::Squashfs

@@ -21,6 +21,9 @@ const CONTENT_LEN_MAX: u64 = 32 << 20;
 /// Entries taken of one archive.
 const ENTRY_COUNT_MAX: usize = 5000;
 
+/// What [`compare`] says of a panic.
+pub const PANICKED: &str = "the importer panicked";
+
 /// A format, the programs that make and read it, and its sums.
 pub struct Format {
     /// Its name.
@@ -31,7 +34,7 @@ pub struct Format {
     pub reader: &'static str,
     /// Bytes at which structures begin.
     magics: &'static [&'static [u8]],
-    mend: fn(&mut Vec<u8>),
+    mend: fn(&mut [u8]),
 }
 
 /// All formats that have a program on Debian.
@@ -88,7 +91,6 @@ pub const FORMATS: &[Format] = &[
             "mkfs.erofs --quiet $OUT .",
             "mkfs.erofs --quiet --chunksize=4096 $OUT .",
             "mkfs.erofs --quiet -zlz4hc $OUT .",
-            "mkfs.erofs --quiet -zlz4hc -Elegacy-compress $OUT .",
         ],
         reader: "fsck.erofs --extract=. --overwrite $IN",
         magics: &[b"\xe2\xe1\xf5\xe0"],
@@ -168,7 +170,7 @@ pub fn change(format: &Format, seed: &[u8], random: &mut Random) -> Vec<u8> {
         .iter()
         .flat_map(|magic| {
             let found = seed.windows(magic.len()).enumerate();
-            found.filter(|(_, window)| window == magic).map(|(at, _)| at)
+            found.filter(move |(_, window)| window == magic).map(|(at, _)| at)
         })
         .collect();
     for _ in 0..1 + random.below(4) {
@@ -324,7 +326,7 @@ pub fn compare(format: &Format, bytes: &[u8], folder: &Path) -> Option<String> {
     let archive = folder.join(format!("case.{}", format.name));
     fs::write(&archive, bytes).expect("it can be written");
     let Ok(given) = catch_unwind(AssertUnwindSafe(|| import(&archive))) else {
-        return Some("the importer panicked".to_owned());
+        return Some(PANICKED.to_owned());
     };
     if given.files.is_empty() {
         return None;
@@ -355,7 +357,7 @@ pub fn compare(format: &Format, bytes: &[u8], folder: &Path) -> Option<String> {
     None
 }
 
-fn mend_tar(bytes: &mut Vec<u8>) {
+fn mend_tar(bytes: &mut [u8]) {
     for block in bytes.chunks_exact_mut(512) {
         if &block[257..262] == b"ustar" {
             block[148..156].fill(b' ');
@@ -366,13 +368,13 @@ fn mend_tar(bytes: &mut Vec<u8>) {
 }
 
 /// Takes away the flag that the superblock has a sum.
-fn mend_erofs(bytes: &mut Vec<u8>) {
+fn mend_erofs(bytes: &mut [u8]) {
     if let Some(flags) = bytes.get_mut(1032) {
         *flags &= !1;
     }
 }
 
-fn mend_7z(bytes: &mut Vec<u8>) {
+fn mend_7z(bytes: &mut [u8]) {
     let number = |bytes: &[u8], at: usize| {
         bytes
             .get(at..at + 8)

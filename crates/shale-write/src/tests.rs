@@ -7,13 +7,14 @@ use shale_format::{InodeKind, Timestamp};
 use shale_model::{Content, EntrySource, Metadata, SourceEntry, SourceError};
 use shale_read::{Image, MemorySource, SnapshotChoice, Tree};
 
+use crate::create;
+use crate::plan::budget::Plan;
 use crate::plan::error::WriteError;
 use crate::plan::level::ReferenceLimits;
 use crate::plan::options::Options;
 use crate::plan::order::Order;
 use crate::plan::progress::NoProgress;
 use crate::plan::report::Report;
-use crate::{check, create};
 
 /// Files in memory.
 struct Files<'a>(std::slice::Iter<'a, (String, Vec<u8>)>);

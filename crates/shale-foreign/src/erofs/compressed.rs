@@ -183,12 +183,13 @@ impl Index {
                 return Err(corrupt());
             }
         }
-        let is_last = next >= self.cluster_count;
         let end = end.min(self.file_len);
         if start > end || end - start > PIECE_LEN_MAX {
             return Err(corrupt());
         }
+        let is_inline = next >= self.cluster_count && self.inline_len > 0;
         let stored = match compressor {
+            None if is_inline => Stored::Plain,
             None if self.advice & INTERLACED != 0 => Stored::Interlaced,
             None => Stored::Plain,
             Some(which) => match self.compressors[which] {
@@ -203,7 +204,7 @@ impl Index {
             },
         };
         let (mut at, mut stored_len) = (block << self.block_log2, block_count << self.block_log2);
-        if is_last && self.inline_len > 0 {
+        if is_inline {
             at = self.end();
             stored_len = self.inline_len;
         }
@@ -217,7 +218,9 @@ impl Index {
             true => {
                 let (first, by_16) = self.packed_counts();
                 let rest = self.cluster_count - first - by_16;
-                self.at + first * 4 + by_16 * 2 + rest.next_multiple_of(2) * 4
+                // Entries of four bytes come in pairs.
+                let pairs = first.next_multiple_of(2) + rest.next_multiple_of(2);
+                self.at + pairs * 4 + by_16 * 2
             }
         }
     }

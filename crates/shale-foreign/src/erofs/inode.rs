@@ -20,7 +20,7 @@ const NAMESPACES: [&[u8]; 7] = [
 /// The name begins with a prefix of the table.
 const LONG_PREFIX: u8 = 0x80;
 
-/// How the bytes of an inode are stored.
+/// The form in which the bytes of an inode are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     /// In blocks one after the other; with the tail beside the inode if true.

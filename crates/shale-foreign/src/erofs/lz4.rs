@@ -1,5 +1,4 @@
-//! LZ4 blocks whose plain length is known and whose stored length is not: old images fill the block
-//! behind them with anything.
+//! LZ4 blocks of which only the first bytes may be wanted, because pieces of files share them.
 
 /// Decompresses the block at the beginning of `bytes` to exactly `len` bytes.
 ///
@@ -16,10 +15,12 @@ fn block(bytes: &[u8], len: usize) -> Option<Vec<u8>> {
     loop {
         let token = input.next()?;
         let literals = length(token >> 4, &mut input)?;
-        if literals > input.len() || literals > len - out.len() {
+        if literals > input.len() {
             return None;
         }
-        out.extend(input.by_ref().take(literals));
+        // The block may hold more than is wanted of it.
+        let wanted = literals.min(len - out.len());
+        out.extend(input.by_ref().take(wanted));
         if out.len() == len {
             return Some(out);
         }

@@ -74,7 +74,7 @@ pub(super) fn joliet_name(name: &[u8]) -> Option<Vec<u8>> {
     let units = name.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
     let name: String = char::decode_utf16(units).collect::<Result<_, _>>().ok()?;
     let version = name.rfind(';').filter(|at| *at > 0 && name[at + 1..].parse::<u16>().is_ok());
-    Some(name[..version.unwrap_or(name.len())].as_bytes().to_vec())
+    Some(name.as_bytes()[..version.unwrap_or(name.len())].to_vec())
 }
 
 #[cfg(test)]

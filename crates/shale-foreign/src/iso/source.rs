@@ -67,6 +67,11 @@ pub(crate) struct IsoSource {
     directories: HashSet<u64>,
     /// Bytes of files met so far: where they begin, where they end.
     taken: BTreeMap<u64, u64>,
+    /// Resource forks, which were left out.
+    associated_count: u64,
+    /// Directories that were moved, and records that say where to.
+    moved_count: u64,
+    child_count: u64,
     problems: Vec<Problem>,
 }
 
@@ -115,6 +120,9 @@ impl IsoSource {
             items: Vec::new(),
             directories: HashSet::new(),
             taken: BTreeMap::new(),
+            associated_count: 0,
+            moved_count: 0,
+            child_count: 0,
             problems: Vec::new(),
         })
     }
@@ -280,7 +288,11 @@ impl IsoSource {
         let mut items: Vec<Item> = Vec::new();
         let mut goes_on = false;
         for record in records(&self.file, directory, false)? {
-            if record.is_dot() || record.is_associated {
+            if record.is_dot() {
+                continue;
+            }
+            if record.is_associated {
+                self.associated_count += 1;
                 continue;
             }
             let piece = (record.start * SECTOR_LEN, record.len);
@@ -314,8 +326,10 @@ impl IsoSource {
                 }
             };
             if fields.is_moved {
+                self.moved_count += 1;
                 continue;
             }
+            self.child_count += u64::from(fields.child.is_some());
             if record.is_interleaved {
                 failed(&record.name, "it is interleaved, which is not supported".to_owned());
                 continue;
@@ -489,9 +503,25 @@ impl EntrySource for IsoSource {
     }
 
     fn take_warnings(&mut self) -> Vec<String> {
-        let what = "it also has a UDF file system, which may hold more files and was not read; \
-                    7z or mount -o loop reads it";
-        let warning = format!("{}: {}", String::from_utf8_lossy(&self.name), fault(what));
-        if self.has_udf { vec![warning] } else { Vec::new() }
+        let mut warnings = Vec::new();
+        let mut warn = |what: String| {
+            warnings.push(format!("{}: {}", String::from_utf8_lossy(&self.name), fault(what)));
+        };
+        if self.has_udf {
+            warn(
+                "it also has a UDF file system, which may hold more files and was not read; 7z or \
+                 mount -o loop reads it"
+                    .to_owned(),
+            );
+        }
+        if self.associated_count > 0 {
+            warn(format!("{} resource forks of files were not packed", self.associated_count));
+        }
+        // Rules may leave out the place that a directory was moved from, with the record in it.
+        if self.moved_count > self.child_count && self.select.is_none() {
+            let lost = self.moved_count - self.child_count;
+            warn(format!("{lost} directories that were moved have no place and were not packed"));
+        }
+        warnings
     }
 }

@@ -53,6 +53,43 @@ pub(super) struct SparseRecords {
 pub(super) const MAP_NUMBERS_MAX: usize = 4 << 20;
 
 impl Pax {
+    /// Adds the list in a header of Solaris: a number in octal, which says the kind and how many
+    /// entries there are, a zero, and the entries between commas.
+    ///
+    /// # Errors
+    /// The header is corrupt.
+    pub(super) fn add_solaris_acl(&mut self, bytes: &[u8]) -> Result<(), String> {
+        const COUNT_MASK: u64 = 0o777_777;
+        const POSIX: u64 = 0o1_000_000;
+        const NFS4: u64 = 0o3_000_000;
+        let corrupt = || "corrupt: an access control list of Solaris that is none".to_owned();
+        let mut parts = bytes.split(|&byte| byte == 0);
+        let number = parts.next().and_then(|number| std::str::from_utf8(number).ok());
+        let number = number.and_then(|number| u64::from_str_radix(number.trim(), 8).ok());
+        let number = number.ok_or_else(corrupt)?;
+        let text = parts.next().ok_or_else(corrupt)?;
+        match number & !COUNT_MASK {
+            NFS4 => self.has_nfs4_acl = true,
+            POSIX => {
+                let (mut access, mut default) = (Vec::new(), Vec::new());
+                for entry in text.split(|&byte| byte == b',') {
+                    let (to, entry) = match entry.strip_prefix(b"default") {
+                        Some(rest) => (&mut default, rest.strip_prefix(b":").unwrap_or(rest)),
+                        None => (&mut access, entry),
+                    };
+                    if !to.is_empty() {
+                        to.push(b',');
+                    }
+                    to.extend_from_slice(entry);
+                }
+                self.acl_access = Some(access).filter(|text| !text.is_empty());
+                self.acl_default = Some(default).filter(|text| !text.is_empty());
+            }
+            _ => return Err(corrupt()),
+        }
+        Ok(())
+    }
+
     /// Bytes that a copy takes, about.
     pub(super) fn kept_len(&self) -> usize {
         let texts = [&self.path, &self.link_path, &self.acl_access, &self.acl_default];

@@ -243,7 +243,7 @@ impl TarSource {
                 self.read_global(&header).map_err(|e| e.at(header_at))?;
                 continue;
             }
-            if matches!(header.type_flag, b'x' | b'X' | b'L' | b'K') {
+            if matches!(header.type_flag, b'x' | b'X' | b'L' | b'K' | b'A') {
                 let before = before.get_or_insert_default();
                 self.read_extension(&header, before).map_err(|e| e.at(header_at))?;
                 continue;
@@ -263,6 +263,11 @@ impl TarSource {
         match header.type_flag {
             b'L' => to.long_name = Some(self.long_name(len)?),
             b'K' => to.long_link = Some(self.long_name(len)?),
+            b'A' => {
+                let bytes = self.take_bytes(len, HEADER_LEN_MAX, "an access control list")?;
+                let pax = to.pax.get_or_insert_with(|| Pax::clone(&self.global));
+                pax.add_solaris_acl(&bytes).map_err(fault)?;
+            }
             _ => {
                 let bytes = self.take_bytes(len, HEADER_LEN_MAX, "an extended header")?;
                 let pax = to.pax.get_or_insert_with(|| Pax::clone(&self.global));

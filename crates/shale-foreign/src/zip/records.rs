@@ -40,7 +40,7 @@ pub(super) const EXTRA_UNIX_1: u16 = 0x5855;
 pub(super) const EXTRA_UNIX_2: u16 = 0x7855;
 /// Owner and group of any length.
 pub(super) const EXTRA_OWNER: u16 = 0x7875;
-/// How the entry is encrypted with AES, and its compression method.
+/// Parameters of AES, and the compression method.
 pub(super) const EXTRA_AES: u16 = 0x9901;
 /// The method that stands for AES.
 pub(super) const METHOD_AES: u16 = 99;

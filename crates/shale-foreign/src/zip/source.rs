@@ -1,5 +1,5 @@
-//! A zip archive as a source: all compression methods that are still made; encrypted entries; Zip64;
-//! the extra fields of Info-ZIP and Windows.
+//! A zip archive as a source: all compression methods that are still made; encrypted entries;
+//! Zip64; the extra fields of Info-ZIP and Windows.
 //!
 //! The directory at the end of the file says what the archive has. It is read once before anything
 //! is taken from it, to compare it with itself; then each entry is compared with the header in

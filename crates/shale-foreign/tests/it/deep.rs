@@ -55,6 +55,14 @@ fn an_iso_image_made_byte_by_byte_comes() {
 }
 
 #[test]
+fn a_resource_fork_is_not_left_out_without_a_word() {
+    let taken = open(&iso(&[record(b"A", 19, 7, 4), record(b"A", 19, 7, 0)]));
+    taken.expect_whole();
+    assert_eq!(taken.paths(), ["", "A"]);
+    assert!(taken.warnings.concat().contains("1 resource forks"), "{:?}", taken.warnings);
+}
+
+#[test]
 fn a_circle_of_directories_is_refused() {
     open(&iso(&[record(b"D", 18, 2048, 2)])).expect_error(&["ISO 9660", "circle"]);
     // Two names of one directory.

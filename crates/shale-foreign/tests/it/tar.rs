@@ -174,3 +174,32 @@ fn corrupt_compression_is_called_corrupt_by_its_name() {
         assert!(is_known, "{format:?}: {error}");
     }
 }
+
+#[test]
+fn lists_of_solaris_are_kept() {
+    let posix = b"1000006\0user::rwx,user:lp:r-x:71,group::r--,mask:r-x,other:---\0";
+    let nfs = b"3000001\0owner@:rwx:allow\0";
+    let archive = [
+        tar_entry(b"acl", b'A', posix, b""),
+        tar_entry(b"x", b'0', b"content", b""),
+        tar_entry(b"acl", b'A', nfs, b""),
+        tar_entry(b"y", b'0', b"", b""),
+        vec![0; 1024],
+    ]
+    .concat();
+    let taken = open_plain(&archive);
+    let list = &taken.entry("x").xattrs;
+    assert_eq!(list[0].0, "system.posix_acl_access");
+    // Five entries of eight bytes after the version.
+    assert_eq!(list[0].1.len(), 4 + 5 * 8);
+    assert_eq!(taken.entry("x").metadata.permissions, 0o750);
+    assert!(taken.problems.concat().contains("NFSv4"), "{:?}", taken.problems);
+    let broken = [tar_entry(b"acl", b'A', b"acl", b""), vec![0; 1024]].concat();
+    open_plain(&broken).expect_error(&["access control list of Solaris"]);
+}
+
+fn open_plain(bytes: &[u8]) -> Taken {
+    let stream = Box::new(std::io::Cursor::new(bytes.to_vec()));
+    let options = shale_foreign::TarOptions::default();
+    Taken::of(shale_foreign::TarSource::new(name(), stream, None, options).map(Box::new))
+}

@@ -158,7 +158,7 @@ fn in_a_group_with_a_limit_every_level_works_or_says_why_not() {
     let folder = places::disk();
     let (small, large) = (folder.path().join("small"), folder.path().join("large"));
     fs::create_dir(&small).unwrap();
-    tree(&small, 4);
+    tree(&small, 2);
     fs::create_dir(&large).unwrap();
     tree(&large, 160);
     let Some(limit) = MemoryLimit::new(150 << 20) else { return };
