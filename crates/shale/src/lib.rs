@@ -41,9 +41,7 @@ pub use create::{CreateReport, create};
 pub use dump::dump;
 pub use error::{Error, error_kind};
 pub use info::{Bounds, FrameGroup, Info, ParityInfo, SectionGroup, SnapshotInfo, TableInfo, info};
-pub use input::{
-    Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, Listed, Password, Pseudo,
-};
+pub use input::{Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, Listed, Pseudo};
 pub use options::{Container, CreateOptions, Password};
 pub use survey::survey;
 pub use verify::{VerifyReport, verify};

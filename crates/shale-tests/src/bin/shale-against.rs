@@ -2,10 +2,10 @@
 //!
 //! usage: shale-against FORMAT|all AMOUNT SEED [FOLDER]
 //!
-//! AMOUNT is a number of archives for each format (`200`) or a time (`60s`). Ends with status 1 if an
-//! importer panics, if an archive that was not changed is read differently, if the memory of this
-//! process passes 256 MiB, or if an archive takes a minute. With FOLDER, changed archives that are
-//! read differently are kept there and are a failure, too; they depend on the versions of the
+//! AMOUNT is a number of archives for each format (`200`) or a time (`60s`). Ends with status 1 if
+//! an importer panics, if an archive that was not changed is read differently, if the memory of
+//! this process passes 256 MiB, or if an archive takes a minute. With FOLDER, changed archives that
+//! are read differently are kept there and are a failure, too; they depend on the versions of the
 //! programs, so that only people can judge them.
 
 use shale_tests::against::{FORMATS, Format, PANICKED, change, compare, format, seeds};
