@@ -17,6 +17,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("shale-model", &[]),
     ("shale-table", &[]),
     ("shale-codec", &[]),
+    ("shale-deflate", &[]),
     ("shale-format", &["shale-model", "shale-table"]),
     ("shale-read", &["shale-codec", "shale-format", "shale-model", "shale-table"]),
     ("shale-write", &["shale-codec", "shale-format", "shale-host", "shale-model", "shale-table"]),
