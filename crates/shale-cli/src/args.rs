@@ -9,6 +9,7 @@ use crate::exit;
 mod image; // which image, where in its file, which snapshot
 mod input; // what a build takes from its sources
 mod create; // how a build is done
+mod append; // append
 mod mount; // mount, umount and stats
 mod listing; // ls, tree, stat, cat and dump
 mod extract; // extract
@@ -17,7 +18,8 @@ mod query; // find, diff, grep and snapshots
 mod remote; // images that are elsewhere, and the cache of them
 mod integrity; // check, signatures, parity and repair
 
-pub use create::{Create, How, Mkfs, OrderChoice, TimeName};
+pub use append::Append;
+pub use create::{Create, How, Mkfs, OrderChoice, Target, TimeName};
 pub use export::{CompressChoice, Export, FormatChoice};
 pub use extract::{Extract, OverwriteChoice, SparseChoice};
 pub use image::{ImageArgs, InfoArgs, Offset, Report};
@@ -92,6 +94,14 @@ pub enum Command {
     /// unless --parity says otherwise. Signatures do not carry over, as the new image has other
     /// bytes; a warning says so.
     Rewrite(Create),
+    /// Add a snapshot to an image: a new state of its tree, at the cost of what is new.
+    ///
+    /// The earlier snapshots stay. SOURCE is the whole new tree; --add and --remove change the
+    /// newest one instead. Files that the image holds already are not stored again, and files of a
+    /// directory whose length and modification time did not change are not read. Only bytes after
+    /// the end of the image are written: it can be mounted meanwhile, and an interrupted append
+    /// leaves it as it was.
+    Append(Append),
     /// Mount an image on a directory.
     Mount(Mount),
     /// Unmount mounted images.
@@ -182,6 +192,7 @@ impl Arguments {
         match &mut self.command {
             Command::Create(args) | Command::Rewrite(args) => args.how.input.order_rules(matches),
             Command::Mkfs(args) => args.how.input.order_rules(matches),
+            Command::Append(args) => args.how.input.order_rules(matches),
             _ => {}
         }
     }

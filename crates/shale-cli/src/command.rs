@@ -3,6 +3,7 @@
 mod select; // the entries that patterns select
 pub mod parity; // parity
 pub mod create; // sources into an image
+pub mod append; // one more snapshot in an image
 pub mod check; // checks for damage
 pub mod mount; // mounts
 pub mod umount; // unmounts

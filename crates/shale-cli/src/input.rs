@@ -83,7 +83,11 @@ pub fn manifest(path: &Path, args: &InputArgs) -> anyhow::Result<Input> {
     Ok(Input { kind: InputKind::Manifest(path.to_owned()), prefix: None, snapshot: None })
 }
 
-fn prefix(given: &[u8]) -> anyhow::Result<Vec<u8>> {
+/// Parses a path of the image below which a source is stored.
+///
+/// # Errors
+/// It has a component `..`.
+pub fn prefix(given: &[u8]) -> anyhow::Result<Vec<u8>> {
     let names = given.split(|&byte| byte == b'/').filter(|n| !n.is_empty() && *n != b".");
     let names: Vec<&[u8]> = names.collect();
     if names.contains(&&b".."[..]) {

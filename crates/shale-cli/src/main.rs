@@ -96,12 +96,13 @@ fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
                 Some(manifest) => vec![input::manifest(manifest, &args.how.input)?],
                 None => input::inputs(&args.sources)?,
             };
-            command::create::run(&inputs, &args.output, &args.how, is_rewrite, say)
+            command::create::run(&inputs, &args.output, (&args.how, &args.target), is_rewrite, say)
         }
         Command::Mkfs(args) => {
             let inputs = input::inputs(std::slice::from_ref(&args.source))?;
-            command::create::run(&inputs, &args.image, &args.how, false, say)
+            command::create::run(&inputs, &args.image, (&args.how, &args.target), false, say)
         }
+        Command::Append(args) => command::append::run(args, say),
         Command::Mount(args) => command::mount::run(args, say),
         Command::Umount(args) => command::umount::run(args, say),
         Command::Ls(args) => command::ls::run(args, say),

@@ -3,6 +3,7 @@
 //! A date without a time zone is local time, as with date(1) and touch(1). The local zone is that
 //! of the `TZ` variable or of the machine.
 
+use anyhow::Context;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
 use jiff::{Span, Timestamp as Instant, Zoned};
@@ -36,6 +37,23 @@ const WEEKDAYS: [&str; 7] =
 /// The text is not a valid time, or could be either a date or a number of seconds.
 pub fn parse(text: &str) -> Result<Seconds, String> {
     parse_at(text, &Zoned::now())
+}
+
+/// Returns the default name of a snapshot: the time now, in UTC, or that of `SOURCE_DATE_EPOCH`.
+///
+/// # Errors
+/// `SOURCE_DATE_EPOCH` is not a valid time.
+pub fn snapshot_name() -> anyhow::Result<String> {
+    let now = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(epoch) => {
+            let sec = epoch.parse().ok().and_then(|sec| Instant::from_second(sec).ok());
+            sec.with_context(|| {
+                format!("SOURCE_DATE_EPOCH is `{epoch}`; it must be a number of seconds since 1970")
+            })?
+        }
+        Err(_) => Instant::now(),
+    };
+    Ok(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 fn parse_at(text: &str, now: &Zoned) -> Result<Seconds, String> {

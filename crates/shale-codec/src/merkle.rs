@@ -36,6 +36,11 @@ impl LeafHasher {
         Self { leaf_len, hasher: blake3::Hasher::new(), open_len: 0, leaves: Vec::new() }
     }
 
+    /// Continues after leaves that were hashed before, all of `leaf_len` bytes.
+    pub fn after(leaf_len: usize, leaves: Vec<LeafHash>) -> Self {
+        Self { leaves, ..Self::new(leaf_len) }
+    }
+
     /// Adds bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {

@@ -54,6 +54,14 @@ pub enum Error {
         /// The output.
         path: PathBuf,
     },
+    /// Another process writes to the file.
+    #[error("{} is being written by {holder}", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// The process, in words.
+        holder: String,
+    },
     /// The caller cancelled the work.
     #[error("cancelled")]
     Cancelled,

@@ -10,9 +10,11 @@ pub mod threads; // how many threads work, and how they start
 pub mod beneath; // a directory that nothing opened through it can leave
 pub mod output; // an output file that is complete or absent
 pub mod patient; // a pipe as an output, which never outlives a cancel
+pub mod growing; // a file that grows completely or not at all
 
 pub use beneath::{Beneath, check_name, remove_file};
 pub use error::{Error, ErrorKind};
+pub use growing::GrowingFile;
 pub use output::{Existing, Output, OutputFile, existing, sync_directory};
 pub use patient::PatientOutput;
 pub use progress::{Cancel, NoProgress, Phase, Progress};

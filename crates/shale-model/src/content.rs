@@ -23,6 +23,8 @@ pub enum Content {
         /// Which ranges are holes.
         holes: Vec<Range<u64>>,
     },
+    /// A content that the image which is continued already holds, by its ID there. Nothing is read.
+    Held(u64),
 }
 
 /// Opens a file of the source.
@@ -67,6 +69,7 @@ impl std::fmt::Debug for Content {
             Self::File(_) => f.write_str("File(..)"),
             Self::Bytes(bytes) => write!(f, "Bytes({} bytes)", bytes.len()),
             Self::Reader { holes, .. } => write!(f, "Reader({} holes)", holes.len()),
+            Self::Held(content) => write!(f, "Held({content})"),
         }
     }
 }

@@ -432,6 +432,19 @@ impl Image {
         SectionWalk::new(&self.whole, self.superblock.image_tag())
     }
 
+    /// The header of the section at `offset`; `None` if that is 0, which names no section.
+    ///
+    /// # Errors
+    /// There is no valid section header.
+    pub fn section_at(&self, offset: u64) -> Result<Option<SectionHeader>, ReadError> {
+        match offset {
+            0 => Ok(None),
+            _ => sections::read_header(&self.whole, offset, self.superblock.image_tag())
+                .map(Some)
+                .at(|| format!("section at offset {offset}")),
+        }
+    }
+
     /// The payload of a section, verified against its checksum and decoded.
     ///
     /// # Errors

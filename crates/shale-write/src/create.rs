@@ -1,11 +1,13 @@
 //! A build: the stages, one after the other.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use shale_codec::Hasher;
 use shale_format::SectionType;
 use shale_model::EntrySource;
 
+use crate::base::image::Base;
 use crate::exec::build::{Build, Env};
 use crate::intake::entries::Intake;
 use crate::output::emitter::Emitter;
@@ -33,11 +35,65 @@ pub fn create(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Report, WriteError> {
-    let env = Env::new(options, source.content_bytes_max(), progress)?;
-    let mut report = Build::run(&env, |build| run(build, source, out))?;
+    let env = Env::new(options, source.content_bytes_max(), None, progress)?;
+    let mut report = Build::run(&env, |build| {
+        let description = build.plan().describe(options);
+        let image_id = image_id(&description, options, &source.seed());
+        let emitter = Emitter::new(build.clone(), out, image_id)?;
+        let ends = Ends { history: Some(history("create", &description)), image_id };
+        run(build, source, emitter, ends, true).map(|appended| appended.report)
+    })?;
     // The other threads have ended, and what they did is counted.
     report.times = env.times.report();
     Ok(report)
+}
+
+/// An image that was continued, and lacks nothing but its last section.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Appended {
+    /// What the build did.
+    pub report: Report,
+    /// The trailer section. Readers see the new snapshot once it is written after everything else,
+    /// and the image as it was until then.
+    pub trailer: Vec<u8>,
+}
+
+/// Continues an image by a snapshot of everything `source` yields, and writes what follows the
+/// image to `out`, front to back, except for the last section.
+///
+/// Contents that the image holds are not stored again, and those that the source marks as
+/// [`shale_model::Content::Held`] are not read. `message` goes into the history of the image. `out`
+/// is flushed after the first section, so that a writer which syncs then leaves something that can
+/// be recognized as an interrupted append, and at the end.
+///
+/// # Errors
+/// Any [`WriteError`]. What was written to `out` is no part of the image; the caller removes it.
+pub fn append(
+    source: &mut dyn EntrySource,
+    base: Arc<dyn Base>,
+    out: &mut (dyn Write + Send),
+    options: &Options,
+    message: &str,
+    progress: &dyn Progress,
+) -> Result<Appended, WriteError> {
+    let env = Env::new(options, source.content_bytes_max(), Some(Arc::clone(&base)), progress)?;
+    let mut appended = Build::run(&env, |build| {
+        let mut description = build.plan().describe(options);
+        if !message.is_empty() {
+            description += &format!(" message={}", escaped(message));
+        }
+        let mut emitter = Emitter::after(build.clone(), out, &*base)?;
+        let history = history("append", &description);
+        let settings = build.plan().page_settings;
+        emitter.whole_section(SectionType::History, history.as_bytes(), settings)?;
+        emitter.flush()?;
+        let ends = Ends { history: None, image_id: base.state().image_id };
+        run(build, source, emitter, ends, false)
+    })?;
+    // The other threads have ended, and what they did is counted.
+    appended.report.times = env.times.report();
+    Ok(appended)
 }
 
 /// Checks options as [`create`] does before it reads anything.
@@ -49,18 +105,23 @@ pub fn check(options: &Options) -> Result<(), WriteError> {
     Plan::new(options, Some(0)).map(drop)
 }
 
+/// What an image has beside the tree.
+struct Ends {
+    /// The record of the build, if it was not written yet.
+    history: Option<String>,
+    image_id: [u8; 16],
+}
+
 fn run<'env>(
     build: Build<'env>,
     source: &mut dyn EntrySource,
-    out: &'env mut (dyn Write + Send),
-) -> Result<Report, WriteError> {
+    emitter: Emitter<'env>,
+    ends: Ends,
+    writes_trailer: bool,
+) -> Result<Appended, WriteError> {
     let (plan, options) = (build.plan(), build.options());
-    let description = plan.describe(options);
-    let image_id = image_id(&description, options, &source.seed());
-    let emitter = Emitter::new(build.clone(), out, image_id)?;
-
     build.phase(Phase::Read, Stage::Read);
-    let mut report = Report { image_id, ..Report::default() };
+    let mut report = Report { image_id: ends.image_id, ..Report::default() };
     let mut intake = Intake::new(build.clone(), emitter);
     intake.run(source, &mut report)?;
     let Intake { tree, contents, .. } = intake;
@@ -80,31 +141,46 @@ fn run<'env>(
     if report.problems.iter().any(|problem| options.is_fatal(problem)) {
         return Err(WriteError::Unreadable(report.problems));
     }
-    for snapshot in &mut root.snapshots {
+    if let Some(snapshot) = root.snapshots.last_mut() {
         snapshot.name.clone_from(&options.snapshot_name);
         snapshot.times_kept = options.times_kept;
     }
 
-    let history = history(&description);
-    emitter.whole_section(SectionType::History, history.as_bytes(), plan.page_settings)?;
+    if let Some(history) = ends.history {
+        emitter.whole_section(SectionType::History, history.as_bytes(), plan.page_settings)?;
+    }
     let root = root.encode()?;
-    (report.image_bytes, report.identity) = emitter.finish(&root, plan.page_settings)?;
+    let finished = emitter.finish(&root, plan.page_settings, writes_trailer)?;
+    (report.image_bytes, report.identity) = (finished.image_len, finished.identity);
     report.content_digests = contents.into_digests();
-    Ok(report)
+    Ok(Appended { report, trailer: finished.trailer })
+}
+
+/// Text in one line of the history.
+fn escaped(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.chars() {
+        match c {
+            '\\' => line.push_str("\\\\"),
+            c if c.is_control() => line.extend(c.escape_default()),
+            c => line.push(c),
+        }
+    }
+    line
 }
 
 /// The record of this build: the program and what it was asked for. It has no clock and no names of
 /// places.
-fn history(description: &str) -> String {
+fn history(command: &str, description: &str) -> String {
     let (major, minor) = (shale_format::VERSION_MAJOR, shale_format::VERSION_MINOR);
     let version = env!("CARGO_PKG_VERSION");
-    format!("create writer={version} format={major}.{minor} {description}\n")
+    format!("{command} writer={version} format={major}.{minor} {description}\n")
 }
 
 /// An id that is the same for the same input and options, and known before anything is written.
 fn image_id(description: &str, options: &Options, seed: &[u8; 32]) -> [u8; 16] {
     let mut hasher = Hasher::new();
-    hasher.update(history(description).as_bytes());
+    hasher.update(history("create", description).as_bytes());
     hasher.update(&options.snapshot_name);
     hasher.update(seed);
     let mut id = [0; 16];

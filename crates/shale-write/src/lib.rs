@@ -7,6 +7,7 @@
 //! and renames the output file and reads the image back; this crate does not.
 
 mod plan; // what the caller decides and is told
+mod base; // the image that a build continues
 pub mod source; // where entries come from
 mod content; // contents of files, each distinct one once
 mod layout; // the order in which contents are stored
@@ -22,7 +23,8 @@ mod create; // the stages, one after the other
 #[cfg(test)]
 mod tests; // builds that are read back
 
-pub use create::{check, create};
+pub use base::image::{Base, BaseError, BaseFrame, BaseState};
+pub use create::{Appended, append, check, create};
 pub use plan::budget::{MEMORY_BYTES_DEFAULT, THREADS_MAX};
 pub use plan::error::WriteError;
 pub use plan::options::Options;

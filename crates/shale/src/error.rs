@@ -38,6 +38,14 @@ pub enum Error {
         /// The source.
         path: PathBuf,
     },
+    /// Nothing can be appended to the image.
+    #[error("cannot append to {}: {what}", path.display())]
+    NotAppendable {
+        /// The file of the image.
+        path: PathBuf,
+        /// Why.
+        what: String,
+    },
     /// The image could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -96,6 +104,10 @@ impl Error {
                 ErrorKind::BrokenPipe
             }
             Self::Write(WriteError::Option { .. }) => ErrorKind::Misuse,
+            Self::Write(WriteError::Base(error)) => match error.downcast_ref::<ReadError>() {
+                Some(error) if error.is_corrupt() => ErrorKind::Damage,
+                _ => ErrorKind::Failed,
+            },
             Self::Rule(_) => ErrorKind::Misuse,
             Self::Read(error) if error.is_corrupt() => ErrorKind::Damage,
             _ => ErrorKind::Failed,

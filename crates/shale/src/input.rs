@@ -20,3 +20,7 @@ pub use chmod::Chmod;
 pub use choose::{Choose, Decision, Listed};
 pub use described::{Input, InputKind};
 pub use pseudo::Pseudo;
+
+pub(crate) use image::held;
+pub(crate) use join::{Joined, Part, join};
+pub(crate) use open::without_empty;

@@ -33,10 +33,12 @@ mod input; // what is packed: trees and archives
 mod options; // what the caller of a build decides
 mod survey; // what a build would take
 mod create; // sources into an image
+mod append; // one more snapshot in an image
 mod verify; // the image against what was read from the source
 mod info; // counts and sizes
 pub mod dump; // any structure with its fields
 
+pub use append::{AppendOptions, AppendReport, append};
 pub use create::{CreateReport, create};
 pub use dump::dump;
 pub use error::{Error, error_kind};

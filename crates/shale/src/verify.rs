@@ -3,7 +3,9 @@
 //! It uses the reader, as every later user will, and decodes every frame. The digest of each
 //! content and the digest of the tree (names, attributes, xattrs, links) must equal those that the
 //! build computed from the source, before anything was packed. Contents are read in order, so
-//! frames are decoded about once. Memory: the frame cache and the digests in the report.
+//! frames are decoded about once. Of an image that a build continued, the contents that it held
+//! before are not read again: the build read them itself where it took a file to be equal. Memory:
+//! the frame cache and the digests in the report.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +19,9 @@ use shale_read::{
     SnapshotChoice, Tree, Xattr,
 };
 use shale_write::Report;
-use shale_write::digest::{ContentHasher, EntryPayload, LinkGroup, PathDigest, TreeDigest};
+use shale_write::digest::{
+    ContentDigest, ContentHasher, EntryPayload, LinkGroup, PathDigest, TreeDigest, content_digest,
+};
 
 use crate::error::Error;
 
@@ -63,10 +67,10 @@ pub fn verify(
     if let Some(recovery) = image.recovered() {
         return fail(format!("its newest state is not whole: {}", recovery.reason));
     }
-    let contents = image.content_count();
-    if contents != report.content_digests.len() as u64 {
-        let expected = report.content_digests.len();
-        return fail(format!("it has {contents} contents, {expected} were written"));
+    let contents = report.content_digests.len() as u64;
+    let (found, expected) = (image.content_count(), report.first_content + contents);
+    if found != expected {
+        return fail(format!("it has {found} contents, {expected} were written"));
     }
     let tree = image.tree(&SnapshotChoice::Newest).map_err(unreadable)?;
     let verifier = Verifier {
@@ -74,7 +78,7 @@ pub fn verify(
         report,
         cancel,
         progress,
-        next: AtomicU64::new(0),
+        next: AtomicU64::new(report.first_content),
         bytes: AtomicU64::new(0),
         failed: AtomicBool::new(false),
         failure: Mutex::new(None),
@@ -128,7 +132,7 @@ impl Verifier<'_> {
 
     fn total(&self) -> Result<u64, ReadError> {
         let mut total = 0;
-        for content in 0..self.image.content_count() {
+        for content in self.report.first_content..self.image.content_count() {
             total += self.image.content_len(content)?;
         }
         Ok(total)
@@ -176,7 +180,7 @@ impl Verifier<'_> {
     /// Compares long contents one after the other. Hashing is sequential: each of n threads decodes
     /// every n-th piece ahead, and one thread hashes.
     fn large_contents(&self, threads: usize) {
-        for content in 0..self.image.content_count() {
+        for content in self.report.first_content..self.image.content_count() {
             if self.is_over() {
                 return;
             }
@@ -262,10 +266,22 @@ impl Verifier<'_> {
         }
         self.bytes.fetch_add(len, Ordering::Relaxed);
         let found = hasher.finish();
-        let expected =
-            usize::try_from(content).ok().and_then(|at| self.report.content_digests.get(at));
-        if expected != Some(&found) {
+        if self.digest(content) != Some(found) {
             self.fail(format!("content {content} of {len} bytes is not what the source held"));
+        }
+    }
+
+    /// The digest that a content must have; one that the image held before the build counts by its
+    /// number, as the build did not read it.
+    fn digest(&self, content: u64) -> Option<ContentDigest> {
+        let first = self.report.first_content;
+        match content.checked_sub(first) {
+            None if content == 0 => Some(content_digest(&[])),
+            None => Some(ContentDigest::held(content)),
+            Some(at) => {
+                let at = usize::try_from(at).unwrap_or(usize::MAX);
+                self.report.content_digests.get(at).copied()
+            }
         }
     }
 
@@ -312,11 +328,11 @@ impl Verifier<'_> {
                 };
                 xattrs = (attributes.xattr_set, items);
             }
-            let target;
+            let (target, content);
             let payload = match attributes.kind {
                 InodeKind::File => {
-                    let at = usize::try_from(attributes.payload).unwrap_or(usize::MAX);
-                    match self.report.content_digests.get(at) {
+                    content = self.digest(attributes.payload);
+                    match &content {
                         Some(digest) => EntryPayload::Content(digest),
                         None => EntryPayload::None,
                     }

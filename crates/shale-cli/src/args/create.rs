@@ -29,6 +29,9 @@ pub struct Create {
     /// The image to write; `-` is standard output.
     #[arg(short, long, value_name = "IMAGE")]
     pub output: PathBuf,
+    /// What becomes of the output.
+    #[command(flatten)]
+    pub target: Target,
     /// Options of the build.
     #[command(flatten)]
     pub how: How,
@@ -41,9 +44,28 @@ pub struct Mkfs {
     pub image: PathBuf,
     /// The directory or archive to pack.
     pub source: OsString,
+    /// What becomes of the output.
+    #[command(flatten)]
+    pub target: Target,
     /// Options of the build.
     #[command(flatten)]
     pub how: How,
+}
+
+/// What becomes of a new image.
+#[derive(Debug, Args)]
+pub struct Target {
+    /// Add parity, so that damage can be repaired: a percentage of the image size, such as 5%, or
+    /// `none`. Small images get more, as there are at least 18 blocks of 64 KiB.
+    #[arg(long, value_name = "SHARE", value_parser = size::parse_parity)]
+    pub parity: Option<u32>,
+    /// Pad the image with zeroes to a multiple of 4 KiB. Loop devices need that: they cut a file at
+    /// its last whole sector.
+    #[arg(long)]
+    pub pad: bool,
+    /// Replace an existing output.
+    #[arg(short, long)]
+    pub force: bool,
 }
 
 /// How an image is built.
@@ -86,14 +108,6 @@ pub struct How {
     /// Uncompressed size of a frame, such as 256K, instead of the level's.
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub frame_size: Option<u64>,
-    /// Add parity, so that damage can be repaired: a percentage of the image size, such as 5%, or
-    /// `none`. Small images get more, as there are at least 18 blocks of 64 KiB.
-    #[arg(long, value_name = "SHARE", value_parser = size::parse_parity)]
-    pub parity: Option<u32>,
-    /// Pad the image with zeroes to a multiple of 4 KiB. Loop devices need that: they cut a file at
-    /// its last whole sector.
-    #[arg(long)]
-    pub pad: bool,
     /// Do not read the image back and compare it with the source.
     #[arg(long)]
     pub no_verify: bool,
@@ -111,9 +125,6 @@ pub struct How {
     /// replaced paths is reported, and the exit code is 3.
     #[arg(long)]
     pub replace: bool,
-    /// Replace an existing output.
-    #[arg(short, long)]
-    pub force: bool,
     /// Do not cross into other file systems.
     #[arg(short = 'x', long)]
     pub one_file_system: bool,

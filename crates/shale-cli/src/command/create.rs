@@ -12,13 +12,13 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::json;
 use shale::read::{Image, Options as ReadOptions, TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale::write::level::LEVEL_DEFAULT;
-use shale::write::{Category, Change, Options, Order, Problem, Settings, WriteError};
+use shale::write::{Category, Change, Options, Order, Problem, Report, Settings, WriteError};
 use shale::{
     Container, CreateOptions, CreateReport, Input, InputKind, Output, Password, PatientOutput,
     SourceError,
 };
 
-use crate::args::{How, OrderChoice, TimeName};
+use crate::args::{How, OrderChoice, Target, TimeName};
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
@@ -31,7 +31,7 @@ use crate::{foreign, input, memory, open, signal, size, text};
 pub fn run(
     inputs: &[Input],
     output: &Path,
-    how: &How,
+    (how, target): (&How, &Target),
     is_rewrite: bool,
     say: &Say,
 ) -> anyhow::Result<Exit> {
@@ -41,9 +41,12 @@ pub fn run(
         bail!(Misuse("--json and the image cannot both go to standard output".to_owned()));
     }
     read_stdin_once(inputs, how)?;
-    let mut options = options(output, how)?;
+    let mut options = options(output, how)?
+        .parity_ppm(target.parity.unwrap_or(0))
+        .pad(target.pad)
+        .overwrite(target.force);
     if is_rewrite {
-        keep_parity(inputs, how, &mut options, say);
+        keep_parity(inputs, target, &mut options, say);
     }
     let asked_first = options.build.first.len();
     let source = inputs.first().context("there is no source")?.name();
@@ -66,7 +69,8 @@ pub fn run(
         shale::create(inputs, Output::Path(output.to_owned()), &options, &bar)
     };
     drop(bar);
-    let report = report.map_err(|error| refused(error, source, say))?;
+    let nothing = || format!("no image was written from {}", text::path(source));
+    let report = report.map_err(|error| refused(error, nothing(), say))?;
     warn_of(&report.build.problems, "left out: ", say);
     warn_of_changes(&report.build.changes, say);
     for warning in &report.build.warnings {
@@ -103,7 +107,7 @@ pub fn run(
 
 /// The rules on the command line that matched nothing. Files of rules are often shared by several
 /// sources, so their rules do not count.
-fn unmatched<'o>(options: &'o CreateOptions, how: &How) -> Vec<&'o [u8]> {
+pub fn unmatched<'o>(options: &'o CreateOptions, how: &How) -> Vec<&'o [u8]> {
     let args = &how.input;
     let given = [&args.exclude, &args.include, &args.filter];
     let given: HashSet<&[u8]> = given.into_iter().flatten().map(|rule| text::bytes(rule)).collect();
@@ -112,12 +116,12 @@ fn unmatched<'o>(options: &'o CreateOptions, how: &How) -> Vec<&'o [u8]> {
 
 /// Gives a rewritten image as much parity as the old one has, and warns that signatures do not
 /// carry over.
-fn keep_parity(inputs: &[Input], how: &How, options: &mut CreateOptions, say: &Say) {
+fn keep_parity(inputs: &[Input], target: &Target, options: &mut CreateOptions, say: &Say) {
     for input in inputs {
         let InputKind::Path(path) = &input.kind else { continue };
         let Ok(source) = open::source(path, say) else { continue };
         let Ok(image) = Image::open(source, ReadOptions::default()) else { continue };
-        if how.parity.is_none()
+        if target.parity.is_none()
             && let Ok(Some(facts)) = shale::parity_facts(&image)
         {
             options.parity_ppm = options.parity_ppm.max(facts.parts_per_million);
@@ -139,7 +143,10 @@ fn plain_file(input: &Input) -> Option<&Path> {
 }
 
 /// Checks that at most one argument reads standard input.
-fn read_stdin_once(inputs: &[Input], how: &How) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Several do.
+pub fn read_stdin_once(inputs: &[Input], how: &How) -> anyhow::Result<()> {
     let is_stdin = |path: &&Path| path.as_os_str() == "-";
     let sources = inputs.iter().filter(|input| match &input.kind {
         InputKind::Stdin => true,
@@ -162,7 +169,10 @@ fn read_stdin_once(inputs: &[Input], how: &How) -> anyhow::Result<()> {
 }
 
 /// Shows what the rules do to each path.
-fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::Result<Exit> {
+///
+/// # Errors
+/// A source cannot be read.
+pub fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::Result<Exit> {
     let bar = Bar::new(say);
     let decisions = shale::survey(inputs, options, &bar)?;
     drop(bar);
@@ -202,7 +212,7 @@ const NAMED_MAX: usize = 1_000;
 const ALIKE_MAX: usize = 20;
 
 /// Prints each entry that could not be read, and counts those with the same problem.
-fn warn_of(problems: &[Problem], prefix: &str, say: &Say) {
+pub fn warn_of(problems: &[Problem], prefix: &str, say: &Say) {
     let mut alike: BTreeMap<String, usize> = BTreeMap::new();
     let mut printed = 0;
     for problem in problems {
@@ -223,7 +233,7 @@ fn warn_of(problems: &[Problem], prefix: &str, say: &Say) {
 }
 
 /// Names the files that changed while they were read, and counts those beyond the first.
-fn warn_of_changes(changes: &[Change], say: &Say) {
+pub fn warn_of_changes(changes: &[Change], say: &Say) {
     for change in changes.iter().take(NAMED_MAX) {
         say.warn(change.to_string());
     }
@@ -232,9 +242,9 @@ fn warn_of_changes(changes: &[Change], say: &Say) {
     }
 }
 
-/// Prints each entry that could not be packed, and returns the error with its advice.
-fn refused(error: shale::Error, source: &Path, say: &Say) -> anyhow::Error {
-    let nothing = format!("no image was written from {}", text::path(source));
+/// Prints each entry that could not be packed, and returns the error with its advice. `nothing`
+/// says what was not done.
+pub fn refused(error: shale::Error, nothing: String, say: &Say) -> anyhow::Error {
     if let shale::Error::Write(WriteError::Source(SourceError::Conflict { paths, count })) = &error
     {
         return conflict(&nothing, paths, *count, say);
@@ -302,7 +312,11 @@ fn layout(how: &How) -> anyhow::Result<(Option<Order>, Vec<Vec<u8>>)> {
     })
 }
 
-fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
+/// Translates the options of a build.
+///
+/// # Errors
+/// An option is not valid, or a file that it names cannot be read.
+pub fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
     let codecs = how.codec.iter().map(|choice| codec(choice)).collect::<Result<_, _>>();
     let codecs = codecs.context("--codec").map_err(Misuse::of)?;
     // The library refuses a length beyond its limit, so a longer one only needs to stay beyond it.
@@ -360,10 +374,7 @@ fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         .adjust(input::adjust(&how.input)?)
         .pseudo(input::pseudo(&how.input)?)
         .verify(!how.no_verify)
-        .parity_ppm(how.parity.unwrap_or(0))
         .replace(how.replace)
-        .pad(how.pad)
-        .overwrite(how.force)
         .cancel(signal::cancel()?))
 }
 
@@ -405,6 +416,11 @@ fn summary(
         let found = build.contents_stored_first;
         say.line(format!("  stored first: {found} contents of {asked_first} listed paths"));
     }
+    details(build, say);
+}
+
+/// Prints what the sources held and how it is stored, if details are asked for.
+pub fn details(build: &Report, say: &Say) {
     say.detail(format!(
         "  {} files, {} directories, {} symlinks, {} devices, {} fifos and sockets, {} hard links",
         build.entries.files,

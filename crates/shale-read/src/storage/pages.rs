@@ -173,6 +173,18 @@ impl TablePages {
         Ok(self.dictionary.bytes.get_or_init(|| bytes))
     }
 
+    /// Reads and verifies a page and returns its plain bytes, past the cache.
+    ///
+    /// # Errors
+    /// The page or the table's dictionary is damaged or cannot be read.
+    pub fn read_plain(&self, page: &PageRef) -> Result<Vec<u8>, ReadError> {
+        let read = || {
+            let dictionary = if page.codec == 2 { self.dictionary()? } else { &[] };
+            self.store.read_plain(page, dictionary)
+        };
+        read().map_err(|error: ReadError| error.at(format!("page at offset {}", page.offset)))
+    }
+
     /// Reads, verifies and parses a page past the cache.
     ///
     /// # Errors

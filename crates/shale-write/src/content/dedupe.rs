@@ -3,20 +3,30 @@
 //! A content is identified by its length and 256-bit digest (see [`crate::plan::digest`]). Two
 //! contents with the same digest are taken to be the same bytes, as BLAKE3 promises. Contents whose
 //! holes lie elsewhere are different contents of the same bytes: they share the stream and differ
-//! in extents only. Memory: 52 bytes a content, 80 more for a large one, and 16 a row of extents.
+//! in extents only.
+//!
+//! Where a build continues an image, ids below [`Contents::first`] are contents of that image. They
+//! are asked for and not held here; arrays of this build begin with id `first`. Memory: 52 bytes a
+//! content, 80 more for a large one, and 16 a row of extents.
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+use crate::base::image::Base;
 use crate::content::extents::{Extents, Place};
 use crate::content::relocation::Relocation;
 use crate::plan::digest::{ContentDigest, content_digest};
+use crate::plan::error::WriteError;
 
 /// Contents in the order of their ids, and where their bytes are.
-#[derive(Debug)]
 pub(crate) struct Contents {
+    /// The image that is continued.
+    base: Option<Arc<dyn Base>>,
+    /// Id of the first content of this build.
+    first: u64,
     /// By id.
     digests: Vec<ContentDigest>,
     /// Number of files with each content, by id.
@@ -43,7 +53,23 @@ pub(crate) struct ContentKey<'a> {
 impl Contents {
     /// Holds only the empty content, id 0.
     pub(crate) fn new() -> Self {
-        let mut contents = Self {
+        let mut contents = Self::without_any();
+        contents.push(content_digest(&[]), 0);
+        contents
+    }
+
+    /// Continues the contents of an image.
+    pub(crate) fn after(base: Arc<dyn Base>) -> Self {
+        let state = base.state();
+        let (first, start) = (state.content_count, state.content_space_len);
+        let extents = Extents::starting_at(start);
+        Self { base: Some(base), first, extents, ..Self::without_any() }
+    }
+
+    fn without_any() -> Self {
+        Self {
+            base: None,
+            first: 0,
             digests: Vec::new(),
             file_counts: Vec::new(),
             bases: Vec::new(),
@@ -51,22 +77,33 @@ impl Contents {
             by_digest: HashTable::new(),
             samples: HashMap::new(),
             extents: Extents::default(),
-        };
-        contents.push(content_digest(&[]), 0);
-        contents
+        }
     }
 
-    /// Number of contents.
+    /// Id of the first content of this build.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Number of contents of this build.
     pub(crate) fn count(&self) -> usize {
         self.digests.len()
     }
 
-    /// Returns the digests by content id.
-    pub(crate) fn digests(&self) -> &[ContentDigest] {
-        &self.digests
+    /// Returns the digest of a content as it counts in the digest of the tree; that of the empty
+    /// one for an unknown id.
+    pub(crate) fn digest(&self, id: u64) -> ContentDigest {
+        match id.checked_sub(self.first) {
+            None if id > 0 => ContentDigest::held(id),
+            local => {
+                let local = local.and_then(|local| usize::try_from(local).ok());
+                let digest = local.and_then(|local| self.digests.get(local));
+                digest.copied().unwrap_or_else(|| content_digest(&[]))
+            }
+        }
     }
 
-    /// Returns the digests by position in the table.
+    /// Returns the digests of the contents of this build, by position in the table.
     pub(crate) fn into_digests(self) -> Vec<ContentDigest> {
         if self.positions.is_empty() {
             return self.digests;
@@ -78,15 +115,23 @@ impl Contents {
         digests
     }
 
-    /// Returns how many files have a content.
-    pub(crate) fn file_count(&self, id: u32) -> u32 {
-        self.file_counts[id as usize]
+    /// Returns how many files have a content, by its number in this build.
+    pub(crate) fn file_count(&self, local: u32) -> u32 {
+        self.file_counts[local as usize]
     }
 
     /// Returns the length of a content in bytes.
-    pub(crate) fn content_len(&self, id: u64) -> u64 {
-        let range = self.range(id as u32);
-        range.end - range.start
+    ///
+    /// # Errors
+    /// The image that is continued cannot be read.
+    pub(crate) fn content_len(&self, id: u64) -> Result<u64, WriteError> {
+        match (&self.base, id.checked_sub(self.first)) {
+            (Some(base), None) => Ok(base.content_len(id)?),
+            (_, local) => {
+                let range = self.range(local.unwrap_or_default() as u32);
+                Ok(range.end - range.start)
+            }
+        }
     }
 
     /// Returns the starts in content space, in the order of the table.
@@ -95,8 +140,24 @@ impl Contents {
     }
 
     /// Finds the content with these bytes and holes. If the bytes exist with other holes, makes a
-    /// content of them.
-    pub(crate) fn find(&mut self, identity: &ContentKey) -> Option<u64> {
+    /// content of them, unless they exist only in the image that is continued.
+    ///
+    /// # Errors
+    /// The image that is continued cannot be read.
+    pub(crate) fn find(&mut self, identity: &ContentKey<'_>) -> Result<Option<u64>, WriteError> {
+        if let Some(id) = self.find_here(identity) {
+            return Ok(Some(id));
+        }
+        let Some(base) = &self.base else { return Ok(None) };
+        for id in base.contents_of_len(identity.len)? {
+            if base.content_is(id, &identity.digest, identity.holes)? {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+
+    fn find_here(&mut self, identity: &ContentKey<'_>) -> Option<u64> {
         let mut same_bytes = None;
         let hash = hash(&identity.digest);
         let same = self.by_digest.find(hash, |&id| {
@@ -111,7 +172,7 @@ impl Contents {
             (Some(id), _) => {
                 let count = &mut self.file_counts[id as usize];
                 *count = count.saturating_add(1);
-                Some(u64::from(id))
+                Some(self.first + u64::from(id))
             }
             (None, Some(id)) => Some(self.with_other_holes(id, identity)),
             (None, None) => None,
@@ -127,25 +188,28 @@ impl Contents {
         self.bases.push(base);
         let digests = &self.digests;
         self.by_digest.insert_unique(hash(&digest), id, |&id| hash(&digests[id as usize]));
-        u64::from(id)
+        self.first + u64::from(id)
     }
 
-    /// Puts the contents into another order. `order` has the ids of those with bytes of their own;
-    /// the others follow after them. `relocation` says where the bytes are now. Afterwards
-    /// [`Self::position_of`] maps ids to positions, and nothing can be found or pushed any more.
+    /// Puts the contents of this build into another order. `order` has the numbers of those with
+    /// bytes of their own; the others follow after them. `relocation` says where the bytes are now.
+    /// Afterwards [`Self::position_of`] maps ids to positions, and nothing can be found or pushed
+    /// any more.
     pub(crate) fn reorder(&mut self, order: &[u32], relocation: &Relocation) {
         const UNKNOWN: u32 = u32::MAX;
         let count = self.digests.len();
         let mut positions = vec![UNKNOWN; count];
-        // The empty content stays first.
-        for (position, &id) in [0].iter().chain(order).enumerate() {
+        // The empty content stays first; an image that is continued has one.
+        let empty: &[u32] = if self.base.is_some() { &[] } else { &[0] };
+        for (position, &id) in empty.iter().chain(order).enumerate() {
             positions[id as usize] = position as u32;
         }
         let rest: Vec<u32> =
-            (1..count as u32).filter(|&id| positions[id as usize] == UNKNOWN).collect();
-        let before = std::mem::take(&mut self.extents);
+            (0..count as u32).filter(|&id| positions[id as usize] == UNKNOWN).collect();
+        let start = self.extents.start();
+        let before = std::mem::replace(&mut self.extents, Extents::starting_at(start));
         let mut bases = Vec::with_capacity(count);
-        for &id in [0].iter().chain(order).chain(&rest) {
+        for &id in empty.iter().chain(order).chain(&rest) {
             positions[id as usize] = bases.len() as u32;
             bases.push(self.extents.end());
             let start = self.bases[id as usize];
@@ -159,28 +223,43 @@ impl Contents {
 
     /// Returns the position of a content in the table: its id, unless the contents were reordered.
     pub(crate) fn position_of(&self, id: u64) -> u64 {
-        self.positions.get(id as usize).map_or(id, |&place| u64::from(place))
+        let place = id.checked_sub(self.first).and_then(|local| self.positions.get(local as usize));
+        place.map_or(id, |&place| self.first + u64::from(place))
     }
 
     /// Remembers a large content by a hash of some of its bytes. Returns whether one like it was
     /// met before: only then is it worth reading the whole content first.
-    pub(crate) fn note_sample(&mut self, len: u64, sample: u64) -> bool {
+    ///
+    /// # Errors
+    /// The image that is continued cannot be read.
+    pub(crate) fn note_sample(&mut self, len: u64, sample: u64) -> Result<bool, WriteError> {
         let samples = self.samples.entry(len).or_default();
         let met = samples.contains(&sample);
         if !met {
             samples.push(sample);
         }
-        met
+        Ok(met || self.base_has_len(len)?)
     }
 
     /// Returns whether a large content of this length was met before.
-    pub(crate) fn has_large_len(&self, len: u64) -> bool {
-        self.samples.contains_key(&len)
+    ///
+    /// # Errors
+    /// The image that is continued cannot be read.
+    pub(crate) fn has_large_len(&self, len: u64) -> Result<bool, WriteError> {
+        Ok(self.samples.contains_key(&len) || self.base_has_len(len)?)
     }
 
-    /// Returns the range of a content in content space.
-    pub(crate) fn range(&self, id: u32) -> Range<u64> {
-        let place = self.position_of(u64::from(id)) as usize;
+    fn base_has_len(&self, len: u64) -> Result<bool, WriteError> {
+        match &self.base {
+            Some(base) => Ok(!base.contents_of_len(len)?.is_empty()),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns the range in content space of a content of this build, by its number here.
+    pub(crate) fn range(&self, local: u32) -> Range<u64> {
+        let local = local as usize;
+        let place = self.positions.get(local).map_or(local, |&place| place as usize);
         let start = self.bases[place];
         let end = self.bases.get(place + 1).copied().unwrap_or(self.extents.end());
         start..end
@@ -231,7 +310,7 @@ mod tests {
     fn add(contents: &mut Contents, bytes: &[u8], holes: &[Range<u64>]) -> u64 {
         let digest = content_digest(bytes);
         let identity = ContentKey { len: bytes.len() as u64, digest, holes };
-        if let Some(id) = contents.find(&identity) {
+        if let Some(id) = contents.find(&identity).unwrap() {
             return id;
         }
         let base = contents.extents.end();

@@ -34,14 +34,26 @@ impl Place {
     }
 }
 
-/// Rows of the table, sorted, without gaps from 0 to `end`.
+/// Rows of the table, sorted, without gaps from `start` to `end`. A build that continues an image
+/// starts where the rows of that end.
 #[derive(Debug, Default)]
 pub(crate) struct Extents {
     rows: Vec<(u64, Place)>,
+    start: u64,
     end: u64,
 }
 
 impl Extents {
+    /// Starts without rows at this offset in content space.
+    pub(crate) fn starting_at(start: u64) -> Self {
+        Self { rows: Vec::new(), start, end: start }
+    }
+
+    /// Where the rows start in content space.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
     /// Length of content space so far.
     pub(crate) fn end(&self) -> u64 {
         self.end

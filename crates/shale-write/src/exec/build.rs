@@ -1,8 +1,10 @@
 //! What all stages of a build share: options, plan and progress, and the threads.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::base::image::Base;
 use crate::content::read::Patience;
 use crate::exec::pool::{Pool, Ticket, Urgency, with_pool};
 use crate::exec::scratch::EncoderScratch;
@@ -18,6 +20,8 @@ pub(crate) struct Env<'a> {
     pub(crate) options: &'a Options,
     pub(crate) plan: Plan,
     pub(crate) progress: &'a dyn Progress,
+    /// The image that the build continues.
+    base: Option<Arc<dyn Base>>,
     /// Set when the build ends: tasks that wait are not run any more.
     leave: AtomicBool,
     /// Complete when all threads have ended.
@@ -32,11 +36,12 @@ impl<'a> Env<'a> {
     pub(crate) fn new(
         options: &'a Options,
         content_bytes_max: Option<u64>,
+        base: Option<Arc<dyn Base>>,
         progress: &'a dyn Progress,
     ) -> Result<Self, WriteError> {
         let plan = Plan::new(options, content_bytes_max)?;
         let leave = AtomicBool::new(false);
-        Ok(Self { options, plan, progress, leave, times: StageTimes::default() })
+        Ok(Self { options, plan, progress, base, leave, times: StageTimes::default() })
     }
 
     /// What to do about files that change while they are read.
@@ -72,6 +77,11 @@ impl<'env> Build<'env> {
     /// What the caller decided.
     pub(crate) fn options(&self) -> &'env Options {
         self.env.options
+    }
+
+    /// The image that the build continues.
+    pub(crate) fn base(&self) -> Option<&'env Arc<dyn Base>> {
+        self.env.base.as_ref()
     }
 
     /// Receiver of progress reports.

@@ -40,8 +40,9 @@ const CATEGORY_COUNT: usize = Category::ALL.len();
 const KIND_LEN_MIN: usize = 32 << 10;
 
 impl Framer {
-    pub(crate) fn new(frame_len: usize) -> Self {
-        Self { frame_len, is_hot: false, bytes: Vec::new(), start: 0, shares: [0; CATEGORY_COUNT] }
+    /// Starts at `start` in stream space.
+    pub(crate) fn new(frame_len: usize, start: u64) -> Self {
+        Self { frame_len, is_hot: false, bytes: Vec::new(), start, shares: [0; CATEGORY_COUNT] }
     }
 
     /// Begins frames of another length, hot or not. Returns the frame that ends here.
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn short_runs_are_not_split_unless_the_frame_is_nearly_empty() {
-        let mut framer = Framer::new(1000);
+        let mut framer = Framer::new(1000, 0);
         assert!(push(&mut framer, 600, false).is_empty());
         assert_eq!(push(&mut framer, 500, false), [600]);
         assert!(framer.end_frame().is_some());
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn incompressible_data_begins_a_frame() {
-        let mut framer = Framer::new(1 << 20);
+        let mut framer = Framer::new(1 << 20, 0);
         let bytes = vec![1; KIND_LEN_MIN];
         assert!(framer.push(&bytes, Category::Text).1.is_none());
         assert!(framer.before_run(10, Category::Incompressible, false).is_none());

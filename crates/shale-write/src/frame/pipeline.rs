@@ -6,11 +6,14 @@
 //!
 //! Keeps one record of 72 bytes a frame until the tables are written.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use shale_format::{Category, FrameRecord, SectionType};
 
+use crate::base::frames::OldFrames;
+use crate::base::learn::{Wanted, learn};
 use crate::content::dedupe::Contents;
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
@@ -25,8 +28,9 @@ use crate::plan::progress::Phase;
 use crate::plan::report::{CategoryCounts, Report, Stage};
 use crate::reference::choice::{FrameShape, ReferenceChoice};
 use crate::reference::co_read_sets::CoReadSets;
-use crate::reference::constraints::set_depths;
+use crate::reference::constraints::{bounds, set_depths};
 use crate::reference::stage::ReferenceStage;
+use crate::segment::segmenter::Anchor;
 
 /// The stream of new bytes, cut into frames.
 pub(crate) struct FramePipeline<'env> {
@@ -43,6 +47,8 @@ pub(crate) struct FramePipeline<'env> {
     /// Frames that may be taken back, see [`Self::hold`].
     held: Option<HeldFrames>,
     table: FrameTable,
+    /// Frames of the image that is continued; loaded when first asked for.
+    old: OnceCell<Arc<OldFrames>>,
     counts: Counts,
 }
 
@@ -68,20 +74,47 @@ impl<'env> FramePipeline<'env> {
         let references = plan.references.map(|limits| {
             ReferenceStage::new(build.clone(), limits, plan.level.reference_work_per_byte)
         });
-        let waiting = (keeps_plain || references.is_some())
-            .then(|| WaitingFrames::new(plan.waiting_bytes_max, build.options().temp_dir.clone()));
+        let table =
+            build.base().map_or_else(FrameTable::default, |base| FrameTable::after(base.state()));
+        let start = table.stream_start;
+        let waiting = (keeps_plain || references.is_some()).then(|| {
+            WaitingFrames::new(plan.waiting_bytes_max, build.options().temp_dir.clone(), start)
+        });
         Self {
             emitter,
-            framer: Framer::new(plan.frame_len),
+            framer: Framer::new(plan.frame_len, start),
             waiting,
             references,
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
             held: None,
-            table: FrameTable::default(),
+            table,
+            old: OnceCell::new(),
             counts: Counts::default(),
             build,
         }
+    }
+
+    /// Learns what frames of the image that is continued share with new contents. Called once,
+    /// before the first byte of the stream.
+    /// `anchors` takes those of each frame, with windows of `window_len` bytes; 0 for none.
+    pub(crate) fn learn(
+        &mut self,
+        window_len: u32,
+        mut anchors: impl FnMut(&[Anchor]),
+    ) -> Result<(), WriteError> {
+        let wanted = Wanted { sketch: self.references.is_some(), window_len };
+        if self.build.base().is_none() || (!wanted.sketch && window_len == 0) {
+            return Ok(());
+        }
+        let old = Arc::clone(self.old()?);
+        let references = &mut self.references;
+        learn(&self.build, &old, wanted, |learned| {
+            if let Some(references) = references {
+                references.push_old(&learned.prints);
+            }
+            anchors(&learned.anchors);
+        })
     }
 
     /// Begins a part of the stream with hot files, or without. The two share no frame.
@@ -150,8 +183,27 @@ impl<'env> FramePipeline<'env> {
         Ok(offset)
     }
 
+    /// The frames of the image that is continued.
+    pub(crate) fn old(&self) -> Result<&Arc<OldFrames>, WriteError> {
+        if let Some(old) = self.old.get() {
+            return Ok(old);
+        }
+        let old = match self.build.base() {
+            Some(base) => OldFrames::of(&**base)?,
+            None => OldFrames::default(),
+        };
+        Ok(self.old.get_or_init(|| Arc::new(old)))
+    }
+
     /// Reads bytes of the stream back. Only for a pipeline with `keeps_plain`.
     pub(crate) fn read_at(&self, stream_offset: u64, out: &mut [u8]) -> Result<(), WriteError> {
+        let old_len = self.table.stream_start.saturating_sub(stream_offset).min(out.len() as u64);
+        let (old, out) = out.split_at_mut(old_len as usize);
+        self.read_old(stream_offset, old)?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        let stream_offset = stream_offset + old_len;
         let (start, current) = self.framer.current();
         let waiting_len = start.saturating_sub(stream_offset).min(out.len() as u64) as usize;
         let (before, after) = out.split_at_mut(waiting_len);
@@ -162,6 +214,22 @@ impl<'env> FramePipeline<'env> {
         if !after.is_empty() {
             let from = (stream_offset + waiting_len as u64 - start) as usize;
             after.copy_from_slice(&current[from..from + after.len()]);
+        }
+        Ok(())
+    }
+
+    /// Reads bytes of the stream of the image that is continued.
+    fn read_old(&self, mut stream_offset: u64, mut out: &mut [u8]) -> Result<(), WriteError> {
+        let Some(base) = self.build.base() else { return Ok(()) };
+        while !out.is_empty() {
+            let (frame, start) = self.old()?.frame_at(stream_offset);
+            let plain = base.frame(frame as u64)?;
+            let from = (stream_offset - start) as usize;
+            let len = out.len().min(plain.len() - from);
+            let (part, rest) = out.split_at_mut(len);
+            part.copy_from_slice(&plain[from..from + len]);
+            stream_offset += len as u64;
+            out = rest;
         }
         Ok(())
     }
@@ -180,9 +248,13 @@ impl<'env> FramePipeline<'env> {
         }
         self.write_ready(0)?;
         self.emitter.end_section()?;
-        set_depths(&mut self.table.records, &self.table.references);
+        let old = match self.table.records.is_empty() {
+            true => Arc::default(),
+            false => Arc::clone(self.old()?),
+        };
+        set_depths(&mut self.table, &old);
         report.frames = self.table.records.len() as u64;
-        report.plain_bytes = self.framer.stream_len();
+        report.plain_bytes = self.framer.stream_len() - self.table.stream_start;
         report.stored_bytes = self.counts.stored_bytes;
         report.references = self.table.references.len() as u64;
         report.frames_with_references = self.counts.frames_with_references;
@@ -191,6 +263,7 @@ impl<'env> FramePipeline<'env> {
         report.temporary_file_bytes += self.counts.temporary_file_bytes;
         report.categories = self.counts.categories;
         report.categories.sort_by_key(|counts| counts.category);
+        report.bounds = bounds(&self.table, &old);
         Ok((self.table, self.emitter))
     }
 
@@ -218,32 +291,51 @@ impl<'env> FramePipeline<'env> {
         let mut choice = ReferenceChoice::default();
         if let Some(references) = self.references.take() {
             self.build.phase(Phase::Refer, Stage::Refer);
-            let shapes: Vec<_> = (0..waiting.count())
-                .map(|index| FrameShape {
-                    // A frame is at most 64 MiB long.
-                    len: waiting.frame_len(index) as u32,
-                    is_alone: waiting.traits(index).is_hot,
-                })
-                .collect();
+            let old = Arc::clone(self.old()?);
+            let of_old = (0..old.count())
+                .map(|index| FrameShape { len: old.len_of(index) as u32, is_alone: false });
+            let of_new = (0..waiting.count()).map(|index| FrameShape {
+                // A frame is at most 64 MiB long.
+                len: waiting.frame_len(index) as u32,
+                is_alone: waiting.traits(index).is_hot,
+            });
+            let shapes: Vec<_> = of_old.chain(of_new).collect();
             let frame_len = self.build.plan().frame_len as u64;
-            let frame_at = |offset| waiting.frame_at(offset) as u32;
+            let start = self.table.stream_start;
+            let frame_at = |offset| match offset < start {
+                true => old.frame_at(offset).0 as u32,
+                false => (old.count() + waiting.frame_at(offset)) as u32,
+            };
             let co_read_sets =
                 CoReadSets::of_contents(contents, &frame_at, shapes.len(), frame_len);
-            choice = references.choose(&shapes, &co_read_sets)?;
+            choice = references.choose(&shapes, &old, &co_read_sets)?;
         }
+        let first = self.table.first as usize;
+        let base = self.build.base();
         self.build.phase(Phase::Compress, Stage::Compress);
         let waiting = Arc::new(waiting);
         for index in 0..waiting.count() {
             self.build.check_cancel()?;
-            let of_frame = choice.of(index).to_vec();
-            let bytes = waiting.frame_len(index)
-                + of_frame.iter().map(|&r| waiting.frame_len(r as usize)).sum::<usize>();
+            let of_frame = choice.of(first + index).to_vec();
+            let mut bytes = waiting.frame_len(index);
+            for &r in &of_frame {
+                bytes += match (r as usize).checked_sub(first) {
+                    Some(local) => waiting.frame_len(local),
+                    None => self.old()?.len_of(r as usize) as usize,
+                };
+            }
             let traits = waiting.traits(index);
             let waiting = Arc::clone(&waiting);
             self.submit(bytes as u64, traits, move || {
                 let references: Result<References, WriteError> = of_frame
                     .into_iter()
-                    .map(|r| Ok((u64::from(r), waiting.frame(r as usize)?)))
+                    .map(|r| {
+                        let plain = match ((r as usize).checked_sub(first), base) {
+                            (None, Some(base)) => base.frame(u64::from(r))?,
+                            (local, _) => waiting.frame(local.unwrap_or_default())?,
+                        };
+                        Ok((u64::from(r), plain))
+                    })
                     .collect();
                 Ok((waiting.frame(index)?, references?))
             })?;
@@ -303,11 +395,10 @@ impl<'env> FramePipeline<'env> {
 
     fn emit(&mut self, packed: Packed) -> Result<(), WriteError> {
         let stored_offset = self.emitter.add(SectionType::Frames, &packed.stored)?;
-        let last = self.table.records.last();
         let record = FrameRecord {
-            plain_start: last.map_or(0, |last| last.plain_start + last.plain_len),
+            plain_start: self.table.stream_end(),
             stored_offset,
-            reference_first: self.table.references.len() as u64,
+            reference_first: self.table.first_reference + self.table.references.len() as u64,
             ..packed.record
         };
         self.table.references.extend_from_slice(&packed.references);

@@ -35,9 +35,11 @@ impl AsRef<[u8]> for SharedBytes {
 }
 
 impl WaitingFrames {
-    /// No frames. At most `memory_bytes_max` bytes of them will be in memory.
-    pub(crate) fn new(memory_bytes_max: u64, temp_dir: Option<PathBuf>) -> Self {
-        Self { frames: Vec::new(), spill: Spill::new(memory_bytes_max, temp_dir), stream_len: 0 }
+    /// No frames, from `start` in stream space on. At most `memory_bytes_max` bytes of them will be
+    /// in memory.
+    pub(crate) fn new(memory_bytes_max: u64, temp_dir: Option<PathBuf>, start: u64) -> Self {
+        let spill = Spill::new(memory_bytes_max, temp_dir);
+        Self { frames: Vec::new(), spill, stream_len: start }
     }
 
     /// Adds the next frame. Returns its bytes for a task that looks at them.
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn frames_come_back_from_memory_and_file() {
-        let mut waiting = WaitingFrames::new(250, None);
+        let mut waiting = WaitingFrames::new(250, None, 0);
         let mut stream = Vec::new();
         for n in 0..20u8 {
             let bytes = vec![n; 40 + usize::from(n)];
@@ -144,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_missing_temporary_directory_is_an_error() {
-        let mut waiting = WaitingFrames::new(0, Some(PathBuf::from("/nonexistent/directory")));
+        let mut waiting = WaitingFrames::new(0, Some(PathBuf::from("/nonexistent/directory")), 0);
         let frame = PlainFrame { bytes: vec![1], traits: TRAITS };
         assert!(matches!(waiting.push(frame), Err(WriteError::TemporaryFile(_))));
     }

@@ -45,6 +45,8 @@ pub(crate) struct ContentWriter<'env> {
     segments: Option<SegmentStage>,
     /// Contents that wait to be put into order; `None` where they go into the stream at once.
     buffer: Option<ReorderBuffer>,
+    /// Whether frames of the image that is continued were learned.
+    has_learned: bool,
     counts: Counts,
 }
 
@@ -53,6 +55,8 @@ struct Counts {
     files_read_again: u64,
     duplicate_files: u64,
     duplicate_bytes: u64,
+    held_files: u64,
+    held_bytes: u64,
 }
 
 /// What became of the content of a file.
@@ -84,33 +88,51 @@ impl<'env> ContentWriter<'env> {
     /// No contents. Frames go to `emitter`.
     pub(crate) fn new(build: Build<'env>, emitter: Emitter<'env>) -> Self {
         let plan = build.plan();
-        let segments = (plan.segment_window_len > 0)
-            .then(|| SegmentStage::new(plan.segment_window_len, plan.level.segment_lens_min));
+        let stream_len = build.base().map_or(0, |base| base.state().stream_len);
+        let segments = (plan.segment_window_len > 0).then(|| {
+            SegmentStage::new(plan.segment_window_len, plan.level.segment_lens_min, stream_len)
+        });
         let buffer = plan.reorders.then(|| {
             let layout_order = LayoutOrder::new(plan.order, &build.options().first);
             let temp_dir = build.options().temp_dir.clone();
             ReorderBuffer::new(plan.reorder_bytes_max, temp_dir, layout_order)
         });
         Self {
-            contents: Contents::new(),
+            contents: build.base().map_or_else(Contents::new, |base| Contents::after(base.clone())),
             frames: FramePipeline::new(build.clone(), emitter, segments.is_some()),
             segments,
             buffer,
+            has_learned: false,
             counts: Counts::default(),
             build,
         }
     }
 
     /// Digest of a content.
-    pub(crate) fn digest(&self, content_id: u64) -> &ContentDigest {
-        &self.contents.digests()[content_id as usize]
+    pub(crate) fn digest(&self, content_id: u64) -> ContentDigest {
+        self.contents.digest(content_id)
     }
 
     /// Notes that a file at `path` has a content.
     pub(crate) fn note_path(&mut self, content_id: u64, path: &[u8]) {
-        if let Some(buffer) = &mut self.buffer {
-            buffer.note_path(content_id, path);
+        if let Some(buffer) = &mut self.buffer
+            && let Some(local) = content_id.checked_sub(self.contents.first())
+        {
+            buffer.note_path(local, path);
         }
+    }
+
+    /// Takes a content that the image which is continued holds.
+    pub(crate) fn held(&mut self, metadata: Metadata, content: u64) -> Result<Outcome, WriteError> {
+        if content >= self.contents.first() {
+            let kind = ProblemKind::Unreadable("no image holds its content".to_owned());
+            return Ok(Outcome::LeftOut(kind));
+        }
+        let len = self.contents.content_len(content)?;
+        self.counts.held_files += 1;
+        self.counts.held_bytes += len;
+        self.build.progress().read(0, len);
+        Ok(Outcome::Stored(Metadata { len, ..metadata }, content, None))
     }
 
     /// Stores a content that is in memory, unless it is there already.
@@ -123,7 +145,7 @@ impl<'env> ContentWriter<'env> {
             return Ok(Outcome::Stored(metadata, 0, content.change));
         }
         let key = ContentKey { len, digest: content.digest, holes: &content.holes };
-        if let Some(id) = self.find(&key) {
+        if let Some(id) = self.find(&key)? {
             return Ok(Outcome::Stored(metadata, id, content.change));
         }
         let base = self.contents.extents.end();
@@ -141,7 +163,8 @@ impl<'env> ContentWriter<'env> {
         let id = self.contents.push(content.digest, base);
         if let Some(buffer) = &mut self.buffer {
             let sketch = &content.similarity_sketch;
-            buffer.end_content(buffer_start, id, len, content.category, sketch);
+            let local = id - self.contents.first();
+            buffer.end_content(buffer_start, local, len, content.category, sketch);
         }
         Ok(Outcome::Stored(metadata, id, content.change))
     }
@@ -182,7 +205,7 @@ impl<'env> ContentWriter<'env> {
         holes: Vec<Range<u64>>,
     ) -> Result<Outcome, WriteError> {
         let mut pieces = LargeReader::new(reader, metadata.len, holes);
-        let attempt = if self.contents.has_large_len(metadata.len) {
+        let attempt = if self.contents.has_large_len(metadata.len)? {
             match self.copy_to_file(&mut pieces, metadata)? {
                 Ok((copy, _)) => self.large_attempt(&mut copy.reader(), 0)?,
                 Err(error) => Attempt::Failed(error),
@@ -190,7 +213,7 @@ impl<'env> ContentWriter<'env> {
         } else {
             let attempt = self.stream(&mut pieces, metadata, 0)?;
             if matches!(attempt, Attempt::Done(_)) {
-                self.contents.note_sample(metadata.len, pieces.sample());
+                self.contents.note_sample(metadata.len, pieces.sample())?;
             }
             attempt
         };
@@ -215,10 +238,13 @@ impl<'env> ContentWriter<'env> {
         report.files_read_again = self.counts.files_read_again;
         report.duplicate_files = self.counts.duplicate_files;
         report.duplicate_bytes = self.counts.duplicate_bytes;
+        report.held_files = self.counts.held_files;
+        report.held_bytes = self.counts.held_bytes;
+        report.first_content = self.contents.first();
         report.contents = self.contents.count() as u64;
         let extents = &self.contents.extents;
         report.extents = extents.row_count() as u64;
-        extents.visit(0, extents.end(), |len, place| match place {
+        extents.visit(extents.start(), extents.end(), |len, place| match place {
             Place::Hole => report.hole_bytes += len,
             Place::Zero => report.zero_bytes += len,
             Place::Stream(_) => {}
@@ -269,11 +295,13 @@ impl<'env> ContentWriter<'env> {
         Ok(())
     }
 
-    fn find(&mut self, key: &ContentKey<'_>) -> Option<u64> {
-        let id = self.contents.find(key)?;
-        self.counts.duplicate_files += 1;
-        self.counts.duplicate_bytes += key.len;
-        Some(id)
+    fn find(&mut self, key: &ContentKey<'_>) -> Result<Option<u64>, WriteError> {
+        let found = self.contents.find(key)?;
+        if found.is_some() {
+            self.counts.duplicate_files += 1;
+            self.counts.duplicate_bytes += key.len;
+        }
+        Ok(found)
     }
 
     /// Reads a large file once, or twice where one like it was met before.
@@ -287,14 +315,14 @@ impl<'env> ContentWriter<'env> {
             Err(error) => return Ok(Attempt::Failed(error)),
         };
         let metadata = file.metadata;
-        if self.contents.note_sample(metadata.len, sample) {
+        if self.contents.note_sample(metadata.len, sample)? {
             let finished = match self.digest_only(file)? {
                 Ok(finished) => finished,
                 Err(error) => return Ok(Attempt::Failed(error)),
             };
             let Finished { len, digest, holes, change } = finished;
             if self.build.patience().takes(change, attempt)
-                && let Some(id) = self.find(&ContentKey { len, digest, holes: &holes })
+                && let Some(id) = self.find(&ContentKey { len, digest, holes: &holes })?
             {
                 self.build.progress().read(0, len);
                 return Ok(Attempt::Done(Stored { id, len, change }));
@@ -397,7 +425,8 @@ impl<'env> ContentWriter<'env> {
                 let id = self.contents.push(digest, base);
                 if let Some(buffer) = &mut self.buffer {
                     let category = category.unwrap_or(Category::Generic);
-                    buffer.end_content(buffer_start, id, len, category, &sketcher.finish());
+                    let local = id - self.contents.first();
+                    buffer.end_content(buffer_start, local, len, category, &sketcher.finish());
                 }
                 return Ok(Attempt::Done(Stored { id, len, change }));
             }
@@ -454,6 +483,16 @@ impl<'env> ContentWriter<'env> {
             let start = buffer.push(bytes)?;
             extents.push(bytes.len() as u64, Place::Stream(start));
             return Ok(());
+        }
+        if !self.has_learned {
+            self.has_learned = true;
+            let window_len = self.build.plan().segment_window_len;
+            let segments = &mut self.segments;
+            self.frames.learn(window_len, |anchors| {
+                if let Some(segments) = segments {
+                    segments.learn(anchors);
+                }
+            })?;
         }
         match &mut self.segments {
             None => {

@@ -162,6 +162,10 @@ impl<'env> Intake<'env> {
         let env = self.build.env;
         let bytes = metadata.len.min(SMALL_LEN_MAX);
         let work = match content {
+            Content::Held(content) => {
+                let outcome = self.contents.held(metadata, content)?;
+                return self.settle(inode, path, outcome);
+            }
             Content::None => {
                 let kind = ProblemKind::Unreadable("its content is missing".to_owned());
                 return self.leave_out(inode, path, kind);
@@ -260,7 +264,7 @@ impl<'env> Intake<'env> {
                 }
                 self.contents.note_path(content_id, &path);
                 let digest = self.contents.digest(content_id);
-                self.tree.set_content(inode, &metadata, content_id, digest)?;
+                self.tree.set_content(inode, &metadata, content_id, &digest)?;
                 self.build.progress().read(1, 0);
                 Ok(())
             }

@@ -14,8 +14,10 @@ use shale_codec::{Encoder, Settings, xxh3_64};
 use shale_format::limits::SECTION_FRAMES_STORED_LEN_TARGET;
 use shale_format::merkle::{FAN_OUT, IDENTITY_CONTEXT, LEAF_LEN};
 use shale_format::section::SECTION_HEADER_LEN;
+use shale_format::trailer::TRAILER_SECTION_LEN;
 use shale_format::{Identity, MerkleHead, SectionHeader, SectionType, Superblock, Trailer};
 
+use crate::base::image::Base;
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
 use crate::plan::error::WriteError;
@@ -28,6 +30,8 @@ pub(crate) struct Emitter<'env> {
     /// Offset of the header of the section in `payload`.
     offset: u64,
     section_count: u64,
+    /// Offset of the trailer of the image that is continued; 0 if there is none.
+    previous_trailer_offset: u64,
     section_type: SectionType,
     payload: Vec<u8>,
     outlet: Outlet<'env>,
@@ -54,6 +58,15 @@ struct Output<'env> {
     leaves: LeafHasher,
 }
 
+/// An image that lacks nothing but its trailer.
+pub(crate) struct Finished {
+    /// Bytes of the image with its trailer.
+    pub(crate) image_len: u64,
+    pub(crate) identity: Identity,
+    /// The trailer section.
+    pub(crate) trailer: Vec<u8>,
+}
+
 impl Output<'_> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.out.write_all(bytes).map_err(WriteError::Output)?;
@@ -78,10 +91,40 @@ impl<'env> Emitter<'env> {
             superblock,
             offset: bytes.len() as u64,
             section_count: 0,
+            previous_trailer_offset: 0,
             section_type: SectionType::Frames,
             payload: Vec::new(),
             outlet: Outlet::Idle(Written { output, spare: Vec::new() }),
         })
+    }
+
+    /// Continues an image: writes nothing yet. `out` begins where the image ends.
+    pub(crate) fn after(
+        build: Build<'env>,
+        out: &'env mut (dyn Write + Send),
+        base: &dyn Base,
+    ) -> Result<Self, WriteError> {
+        let state = base.state();
+        let output = Box::new(Output { out, leaves: base.leaves()? });
+        Ok(Self {
+            build,
+            superblock: Superblock::new(state.image_id),
+            offset: state.image_len,
+            section_count: state.section_count,
+            previous_trailer_offset: state.image_len - TRAILER_SECTION_LEN as u64,
+            section_type: SectionType::Frames,
+            payload: Vec::new(),
+            outlet: Outlet::Idle(Written { output, spare: Vec::new() }),
+        })
+    }
+
+    /// Waits until everything so far is written, and flushes the output.
+    pub(crate) fn flush(&mut self) -> Result<(), WriteError> {
+        self.end_section()?;
+        let written = self.written()?;
+        let flushed = written.output.out.flush().map_err(WriteError::Output);
+        self.outlet = Outlet::Idle(written);
+        flushed
     }
 
     /// Adds an item to a section of the given type and returns its offset in the image.
@@ -129,7 +172,8 @@ impl<'env> Emitter<'env> {
     }
 
     /// Writes the root, the Merkle tree over everything so far, the root once more and the trailer,
-    /// and flushes. Returns the length of the image and its identity.
+    /// and flushes. If `writes_trailer` is false, the caller writes that: it makes the rest
+    /// visible.
     ///
     /// The second root protects against a bad block at the first one: the root is the only small
     /// structure without which nothing is found. The Merkle tree lies between the two.
@@ -137,7 +181,8 @@ impl<'env> Emitter<'env> {
         mut self,
         root: &[u8],
         settings: Settings,
-    ) -> Result<(u64, Identity), WriteError> {
+        writes_trailer: bool,
+    ) -> Result<Finished, WriteError> {
         let (root_offset, root_section_len) =
             self.whole_section(SectionType::Root, root, settings)?;
         let covered_len = self.offset;
@@ -156,17 +201,35 @@ impl<'env> Emitter<'env> {
         let trailer = Trailer {
             root_offset,
             root_section_len,
-            image_len: self.offset + shale_format::trailer::TRAILER_SECTION_LEN as u64,
-            previous_trailer_offset: 0,
+            image_len: self.offset + TRAILER_SECTION_LEN as u64,
+            previous_trailer_offset: self.previous_trailer_offset,
             section_count: self.section_count,
             image_id: self.superblock.image_id,
             merkle_offset: covered_len,
         };
-        let payload = trailer.encode().to_vec();
-        let payload_len = payload.len() as u64;
-        self.section(SectionType::Trailer, 0, payload, payload_len)?;
-        self.written()?.output.out.flush().map_err(WriteError::Output)?;
-        Ok((self.offset, Identity(derive(IDENTITY_CONTEXT, &head))))
+        let payload = trailer.encode();
+        let header = SectionHeader {
+            section_type: SectionType::Trailer as u16,
+            codec: 0,
+            offset: self.offset,
+            stored_len: payload.len() as u64,
+            plain_len: payload.len() as u64,
+            image_tag: self.superblock.image_tag(),
+            payload_sum: xxh3_64(&payload),
+        };
+        let section = [&header.encode(xxh3_64)[..], &payload].concat();
+        if writes_trailer {
+            self.end_section()?;
+            let mut written = self.written()?;
+            written.output.write(&section)?;
+            self.outlet = Outlet::Idle(written);
+        }
+        self.flush()?;
+        Ok(Finished {
+            image_len: trailer.image_len,
+            identity: Identity(derive(IDENTITY_CONTEXT, &head)),
+            trailer: section,
+        })
     }
 
     /// Writes a section after the one before is written. Returns an empty buffer. An error shows

@@ -3,7 +3,9 @@
 //!
 //! The first page of a table is the dictionary of the others. It is known while they are written
 //! and costs nothing, and pages of one table resemble each other. So to read one page, a reader
-//! reads at most one more, once. At most a few pages a thread are in flight.
+//! reads at most one more, once. A table that follows one of an image which is continued has the
+//! dictionary of that one, and shares the pages that are equal. At most a few pages a thread are in
+//! flight.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use shale_codec::{Codec, Settings, xxh3_64};
 use shale_format::SectionType;
 use shale_table::{PageRef, PageRows, PageSink, Schema, TableBuilder, TableRoot, Value};
 
+use crate::base::image::Base;
+use crate::base::pages::{BasePages, Shareable, dictionary_of};
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
 use crate::exec::scratch::EncoderScratch;
@@ -41,6 +45,8 @@ struct Writing {
     builder: TableBuilder,
     dictionary: Option<Dictionary>,
     dictionary_used: bool,
+    /// Pages of an earlier table that this one may share.
+    shareable: Shareable,
     counts: TableCounts,
 }
 
@@ -65,10 +71,63 @@ impl<'p, 'env> Pages<'p, 'env> {
 
     /// Begins a table. Several tables may be written at a time.
     pub(crate) fn begin(&mut self, schema: &'static Schema) -> TableId {
+        self.begin_with(TableBuilder::new(schema), None, Shareable::default())
+    }
+
+    /// Begins a table that may resemble an earlier one of the image: it has the same dictionary,
+    /// and shares the pages that are equal.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    pub(crate) fn begin_like(
+        &mut self,
+        schema: &'static Schema,
+        earlier: TableRoot,
+    ) -> Result<TableId, WriteError> {
+        let Some(base) = self.build.base().filter(|_| earlier.row_count > 0) else {
+            return Ok(self.begin(schema));
+        };
+        let dictionary = dictionary_of(&**base, earlier, schema)?;
+        let shareable = Shareable::of(&**base, earlier, schema)?;
+        Ok(self.begin_with(TableBuilder::new(schema), dictionary, shareable))
+    }
+
+    /// Continues a table of the image after its first `row_count` rows.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    pub(crate) fn resume(
+        &mut self,
+        schema: &'static Schema,
+        earlier: TableRoot,
+        row_count: u64,
+    ) -> Result<TableId, WriteError> {
+        let Some(base) = self.build.base().filter(|_| earlier.row_count > 0) else {
+            return Ok(self.begin(schema));
+        };
+        let dictionary = dictionary_of(&**base, earlier, schema)?;
+        let pages = BasePages { base: &**base, table: earlier };
+        let builder = TableBuilder::resume_at(schema, &earlier, row_count, &pages)?;
+        let id = self.begin_with(builder, dictionary, Shareable::default());
+        // Pages that stay may need it.
+        self.tables[id.0].dictionary_used = earlier.dictionary != PageRef::default();
+        Ok(id)
+    }
+
+    fn begin_with(
+        &mut self,
+        builder: TableBuilder,
+        dictionary: Option<(PageRef, Vec<u8>)>,
+        shareable: Shareable,
+    ) -> TableId {
+        let schema = builder.schema();
+        let dictionary =
+            dictionary.map(|(page, plain)| Dictionary { page, plain: Arc::new(plain) });
         self.tables.push(Writing {
-            builder: TableBuilder::new(schema),
-            dictionary: None,
+            builder,
+            dictionary,
             dictionary_used: false,
+            shareable,
             counts: TableCounts {
                 name: schema.name,
                 rows: 0,
@@ -111,6 +170,8 @@ impl<'p, 'env> Pages<'p, 'env> {
         let mut sink = Sink {
             settings: self.build.plan().page_settings,
             emitter: self.emitter,
+            base: self.build.base().map(|base| &**base),
+            shareable: &writing.shareable,
             counts: &mut writing.counts,
         };
         let mut root = builder.finish(&mut sink)?;
@@ -118,6 +179,8 @@ impl<'p, 'env> Pages<'p, 'env> {
             && writing.dictionary_used
         {
             root.dictionary = dictionary.page;
+        } else {
+            root.dictionary = PageRef::default();
         }
         writing.counts.rows = root.row_count;
         Ok((root, writing.counts))
@@ -150,11 +213,17 @@ impl<'p, 'env> Pages<'p, 'env> {
         let mut sink = Sink {
             settings: self.build.plan().page_settings,
             emitter: self.emitter,
+            base: self.build.base().map(|base| &**base),
+            shareable: &writing.shareable,
             counts: &mut writing.counts,
         };
-        let reference = sink.store(&page.plain, page.stored.as_deref(), page.codec)?;
+        let reference = match &writing.dictionary {
+            // The dictionary is the first page of the earlier table, and here the same page.
+            Some(found) if *found.plain == page.plain => found.page,
+            _ => sink.store(&page.plain, page.stored.as_deref(), page.codec)?,
+        };
         writing.builder.attach(page.row_count, page.first_key, reference, &mut sink)?;
-        writing.dictionary_used |= page.codec == WITH_DICTIONARY;
+        writing.dictionary_used |= reference.codec == WITH_DICTIONARY;
         if writing.dictionary.is_none() {
             writing.dictionary = Some(Dictionary { page: reference, plain: Arc::new(page.plain) });
         }
@@ -199,6 +268,8 @@ fn pack(
 struct Sink<'s, 'env> {
     settings: Settings,
     emitter: &'s mut Emitter<'env>,
+    base: Option<&'s dyn Base>,
+    shareable: &'s Shareable,
     counts: &'s mut TableCounts,
 }
 
@@ -210,11 +281,17 @@ impl Sink<'_, '_> {
         codec: u8,
     ) -> Result<PageRef, WriteError> {
         let stored = stored.unwrap_or(plain);
+        let checksum = xxh3_64(stored);
+        if let Some(base) = self.base
+            && let Some(page) = self.shareable.find(base, checksum, stored, codec)?
+        {
+            return Ok(page);
+        }
         self.counts.pages += 1;
         self.counts.plain_bytes += plain.len() as u64;
         self.counts.stored_bytes += stored.len() as u64;
         Ok(PageRef {
-            checksum: xxh3_64(stored),
+            checksum,
             stored_len: stored.len() as u32,
             plain_len: plain.len() as u32,
             codec,

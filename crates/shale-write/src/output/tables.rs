@@ -4,8 +4,8 @@
 //! once, so that pages for one part of the tree lie near each other. The other tables follow. One
 //! page of each table and the pages in flight are in memory.
 
-use shale_format::{FrameRecord, InodeKind, InodeRecord, Root, Snapshot, schema};
-use shale_table::{Schema, TableRoot, Value};
+use shale_format::{FrameRecord, InodeKind, InodeRecord, ReadBounds, Root, Snapshot, schema};
+use shale_table::{TableRoot, Value};
 
 use crate::content::dedupe::Contents;
 use crate::exec::build::Build;
@@ -14,7 +14,6 @@ use crate::output::pages::{Pages, TableId};
 use crate::plan::digest::{PathDigest, TreeDigest};
 use crate::plan::error::WriteError;
 use crate::plan::report::Report;
-use crate::reference::constraints::bounds;
 use crate::tree::batch::{Parents, add_entry, inode_record};
 use crate::tree::breadth_first::{Entry, Replaced, Survivor, Visit, count_links, walk};
 use crate::tree::queue::Queue;
@@ -38,10 +37,13 @@ impl<'env> Tables<'_, 'env> {
         pages: &mut Pages<'_, 'env>,
         report: &mut Report,
     ) -> Result<Root, WriteError> {
+        let before = self.before();
+        let last = before.snapshots.last().cloned().unwrap_or_default();
         let mut snapshot = Snapshot::default();
-        self.tree(sealed, pages, &mut snapshot, report)?;
+        self.tree(sealed, pages, &last, &mut snapshot, report)?;
         let sets = &mut sealed.xattr_sets;
-        snapshot.xattr_sets = table(pages, report, &schema::xattr_sets::SCHEMA, |pages, id| {
+        let id = pages.begin_like(&schema::xattr_sets::SCHEMA, last.xattr_sets)?;
+        snapshot.xattr_sets = table(pages, report, id, |pages, id| {
             let mut first = 0;
             for index in 0..sets.numbered() {
                 let count = sets.at(index)?.len() as u64;
@@ -50,7 +52,8 @@ impl<'env> Tables<'_, 'env> {
             }
             Ok(())
         })?;
-        snapshot.xattr_items = table(pages, report, &schema::xattr_items::SCHEMA, |pages, id| {
+        let id = pages.begin_like(&schema::xattr_items::SCHEMA, last.xattr_items)?;
+        snapshot.xattr_items = table(pages, report, id, |pages, id| {
             for index in 0..sets.numbered() {
                 for xattr in sets.at(index)?.iter() {
                     pages.row(id, &[Value::Bytes(&xattr.name), Value::Bytes(&xattr.value)])?;
@@ -60,32 +63,66 @@ impl<'env> Tables<'_, 'env> {
         })?;
         snapshot.file_bytes = report.file_bytes;
 
-        let bounds = bounds(&self.frames.records, &self.frames.references);
-        let mut root = Root { snapshots: vec![snapshot], bounds, ..Root::default() };
-        root.contents = table(pages, report, &schema::contents::SCHEMA, |pages, id| {
-            for &base in self.contents.bases() {
-                pages.u64s(id, [base])?;
-            }
-            pages.u64s(id, [self.contents.extents.end()])
-        })?;
-        root.extents = table(pages, report, &schema::extents::SCHEMA, |pages, id| {
-            for (base, stream) in self.contents.extents.rows() {
-                pages.u64s(id, [base, stream])?;
-            }
-            pages.u64s(id, [self.contents.extents.end(), 0])
-        })?;
-        root.frames = table(pages, report, &schema::frames::SCHEMA, |pages, id| {
-            for record in &self.frames.records {
-                pages.row(id, &record.row())?;
-            }
-            let last = self.frames.records.last();
-            let plain_start = last.map_or(0, |last| last.plain_start + last.plain_len);
-            pages.row(id, &FrameRecord { plain_start, ..FrameRecord::default() }.row())
-        })?;
-        root.references = table(pages, report, &schema::references::SCHEMA, |pages, id| {
-            self.frames.references.iter().try_for_each(|&frame| pages.u64s(id, [frame]))
-        })?;
+        let mut root = before;
+        root.snapshots.push(snapshot);
+        root.bounds = widest(root.bounds, report.bounds);
+        self.shared(pages, &mut root, report)?;
         Ok(root)
+    }
+
+    /// The root of the image that is continued; an empty one if there is none.
+    fn before(&self) -> Root {
+        self.build.base().map_or_else(Root::default, |base| base.state().root.clone())
+    }
+
+    /// Writes the tables that all snapshots share. They grow at their ends; those that do not grow
+    /// stay where they are.
+    fn shared(
+        &self,
+        pages: &mut Pages<'_, 'env>,
+        root: &mut Root,
+        report: &mut Report,
+    ) -> Result<(), WriteError> {
+        let is_first = self.build.base().is_none();
+        let extents = &self.contents.extents;
+        // The last row is a sentinel and makes room for new ones.
+        if is_first || self.contents.count() > 0 {
+            let rows = root.contents.row_count.saturating_sub(1);
+            let id = pages.resume(&schema::contents::SCHEMA, root.contents, rows)?;
+            root.contents = table(pages, report, id, |pages, id| {
+                for &base in self.contents.bases() {
+                    pages.u64s(id, [base])?;
+                }
+                pages.u64s(id, [extents.end()])
+            })?;
+            let rows = root.extents.row_count.saturating_sub(1);
+            let id = pages.resume(&schema::extents::SCHEMA, root.extents, rows)?;
+            root.extents = table(pages, report, id, |pages, id| {
+                for (base, stream) in extents.rows() {
+                    pages.u64s(id, [base, stream])?;
+                }
+                pages.u64s(id, [extents.end(), 0])
+            })?;
+        }
+        if is_first || !self.frames.records.is_empty() {
+            let rows = root.frames.row_count.saturating_sub(1);
+            let id = pages.resume(&schema::frames::SCHEMA, root.frames, rows)?;
+            root.frames = table(pages, report, id, |pages, id| {
+                for record in &self.frames.records {
+                    pages.row(id, &record.row())?;
+                }
+                let plain_start = self.frames.stream_end();
+                pages.row(id, &FrameRecord { plain_start, ..FrameRecord::default() }.row())
+            })?;
+        }
+        if is_first || !self.frames.references.is_empty() {
+            let rows = root.references.row_count;
+            let id = pages.resume(&schema::references::SCHEMA, root.references, rows)?;
+            root.references = table(pages, report, id, |pages, id| {
+                self.frames.references.iter().try_for_each(|&frame| pages.u64s(id, [frame]))
+            })?;
+        }
+        Ok(())
     }
 
     /// Writes the tables of names and inodes. Sets of attributes are numbered in the order in which
@@ -94,6 +131,7 @@ impl<'env> Tables<'_, 'env> {
         &self,
         sealed: &mut SealedTree,
         pages: &mut Pages<'_, 'env>,
+        last: &Snapshot,
         snapshot: &mut Snapshot,
         report: &mut Report,
     ) -> Result<(), WriteError> {
@@ -103,10 +141,10 @@ impl<'env> Tables<'_, 'env> {
         let mut rows = Rows {
             build: self.build.clone(),
             contents: self.contents,
-            inodes: pages.begin(&schema::inodes::SCHEMA),
-            directories: pages.begin(&schema::directories::SCHEMA),
-            entries: pages.begin(&schema::entries::SCHEMA),
-            symlinks: pages.begin(&schema::symlinks::SCHEMA),
+            inodes: pages.begin_like(&schema::inodes::SCHEMA, last.inodes)?,
+            directories: pages.begin_like(&schema::directories::SCHEMA, last.directories)?,
+            entries: pages.begin_like(&schema::entries::SCHEMA, last.entries)?,
+            symlinks: pages.begin_like(&schema::symlinks::SCHEMA, last.symlinks)?,
             pages,
             report,
             waiting: Queue::default(),
@@ -160,8 +198,8 @@ impl<'env> Tables<'_, 'env> {
     fn digest(&self, sealed: &mut SealedTree, root: &Record) -> Result<TreeDigest, WriteError> {
         let mut digest = sealed.digest;
         let xattrs = sealed.xattr_sets.get(root.attributes.xattrs)?;
-        let none = &self.contents.digests()[0];
-        add_entry(&mut digest, &PathDigest::ROOT, b"", root, &[], none, &xattrs);
+        let none = self.contents.digest(0);
+        add_entry(&mut digest, &PathDigest::ROOT, b"", root, &[], &none, &xattrs);
         sealed.links.add_to(&mut digest)?;
         Ok(digest)
     }
@@ -217,7 +255,7 @@ impl Rows<'_, '_, '_> {
                 self.symlink_count - 1
             }
             InodeKind::File => {
-                self.report.file_bytes += self.contents.content_len(record.payload);
+                self.report.file_bytes += self.contents.content_len(record.payload)?;
                 self.contents.position_of(record.payload)
             }
             _ => record.payload,
@@ -273,13 +311,22 @@ impl Visit for Rows<'_, '_, '_> {
     }
 }
 
+/// The bounds that hold for both.
+fn widest(a: ReadBounds, b: ReadBounds) -> ReadBounds {
+    ReadBounds {
+        reference_count_max: a.reference_count_max.max(b.reference_count_max),
+        depth_max: a.depth_max.max(b.depth_max),
+        frame_plain_len_max: a.frame_plain_len_max.max(b.frame_plain_len_max),
+        read_bytes_max: a.read_bytes_max.max(b.read_bytes_max),
+    }
+}
+
 fn table<'p, 'env>(
     pages: &mut Pages<'p, 'env>,
     report: &mut Report,
-    schema: &'static Schema,
+    id: TableId,
     fill: impl FnOnce(&mut Pages<'p, 'env>, TableId) -> Result<(), WriteError>,
 ) -> Result<TableRoot, WriteError> {
-    let id = pages.begin(schema);
     fill(pages, id)?;
     let (root, counts) = pages.end(id)?;
     report.tables.push(counts);

@@ -26,6 +26,16 @@ use shale_format::InodeRecord;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ContentDigest(pub [u8; 32]);
 
+impl ContentDigest {
+    /// Stands for a content that an image already held when a build continued it, in the digest of
+    /// the tree: it names the content and says nothing of its bytes, which the build did not read.
+    pub fn held(content: u64) -> Self {
+        let mut bytes = *b"held content of the image:......";
+        bytes[24..].copy_from_slice(&content.to_le_bytes());
+        Self(bytes)
+    }
+}
+
 impl std::fmt::Debug for ContentDigest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

@@ -62,6 +62,9 @@ pub enum WriteError {
         /// How large it may be.
         max: u64,
     },
+    /// The image that the build continues cannot be read.
+    #[error("cannot continue the image: {0}")]
+    Base(Box<dyn std::error::Error + Send + Sync>),
     /// A codec failed to compress.
     #[error("compression failed: {0}")]
     Codec(#[from] CodecError),

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use shale_format::{Category, Identity};
+use shale_format::{Category, Identity, ReadBounds};
 use shale_model::{Change, Problem, ProblemKind};
 
 use crate::plan::digest::{ContentDigest, TreeDigest};
@@ -24,18 +24,26 @@ pub struct Report {
     pub duplicate_files: u64,
     /// Bytes of those.
     pub duplicate_bytes: u64,
+    /// Files whose content the image held already and which were not read.
+    pub held_files: u64,
+    /// Bytes of those.
+    pub held_bytes: u64,
     /// Bytes of distinct contents that segment dedupe found elsewhere in the image.
     pub segment_bytes: u64,
     /// Matches of segment dedupe.
     pub segments: u64,
-    /// Distinct contents, the empty one included.
+    /// Distinct contents that the build added; the empty one is included where it starts an image.
     pub contents: u64,
+    /// ID of the first content that the build added.
+    pub first_content: u64,
     /// Rows of the table of extents, without the sentinel.
     pub extents: u64,
     /// Frames.
     pub frames: u64,
     /// Plain bytes of all frames.
     pub plain_bytes: u64,
+    /// What a random read of the frames can cost.
+    pub bounds: ReadBounds,
     /// Stored bytes of all frames.
     pub stored_bytes: u64,
     /// Frames that keep references.
@@ -74,7 +82,8 @@ pub struct Report {
     /// Processor time by stage. The time to list directories is not part of it: a source is listed
     /// before a build begins.
     pub times: Vec<StageTime>,
-    /// Digest of the bytes of each content as read, by content id; 32 bytes a content.
+    /// Digest of the bytes of each content that was added, as read, by content id less
+    /// `first_content`; 32 bytes a content.
     pub content_digests: Vec<ContentDigest>,
     /// Digest of the tree as given: names, attributes and links.
     pub tree_digest: TreeDigest,

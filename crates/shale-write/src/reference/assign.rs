@@ -1,5 +1,6 @@
 //! The references of each frame, given which frames may refer to which, and their worth.
 
+use crate::base::frames::OldFrames;
 use crate::reference::choice::FrameShape;
 use crate::reference::choice::ReferenceChoice;
 use crate::reference::co_read_sets::CoReadSets;
@@ -21,6 +22,9 @@ pub(crate) struct Assignment<'a> {
     settings: &'a SearchSettings,
     /// Class of each frame. A frame may refer only to frames of a smaller class.
     pub(crate) classes: Vec<u8>,
+    /// The first frames have their references already. Theirs are not listed here, only what they
+    /// need.
+    old_count: usize,
     chosen: Vec<Chosen>,
     /// Frames that refer to each frame.
     users: Vec<Vec<u32>>,
@@ -51,11 +55,13 @@ impl<'a> Assignment<'a> {
     pub(crate) fn new(
         postings: &'a Postings,
         (shapes, co_read_sets): (&'a [FrameShape], &'a CoReadSets),
+        old: &OldFrames,
         classes: Vec<u8>,
         settings: &'a SearchSettings,
     ) -> Self {
         let frame_count = postings.frame_count();
-        let mut order: Vec<u32> = (0..frame_count as u32).collect();
+        let old_count = old.count();
+        let mut order: Vec<u32> = (old_count as u32..frame_count as u32).collect();
         order.sort_by_key(|&frame| (classes[frame as usize], frame));
         let mut assignment = Self {
             postings,
@@ -63,6 +69,7 @@ impl<'a> Assignment<'a> {
             co_read_sets,
             settings,
             classes,
+            old_count,
             chosen: vec![Chosen::default(); frame_count],
             users: vec![Vec::new(); frame_count],
             work: 0,
@@ -70,6 +77,9 @@ impl<'a> Assignment<'a> {
             missing: vec![0; postings.print_count()],
             choice_count: 0,
         };
+        for frame in 0..old_count {
+            assignment.chosen[frame].closure = old.closure_of(frame);
+        }
         for frame in order {
             let chosen = assignment.choose(frame);
             assignment.replace(frame, chosen);
@@ -85,6 +95,11 @@ impl<'a> Assignment<'a> {
     /// Number of frames.
     pub(crate) fn frame_count(&self) -> usize {
         self.shapes.len()
+    }
+
+    /// Returns whether a frame has one class only, and the references that it has.
+    pub(crate) fn is_fixed(&self, frame: u32) -> bool {
+        (frame as usize) < self.old_count || self.shapes[frame as usize].is_alone
     }
 
     /// The class of frames to which no frame may refer.
@@ -301,7 +316,14 @@ mod tests {
                 ..SearchSettings::default()
             };
             let co_read_sets = co_read_sets(seed, 120);
-            let choice = choose(sketches(seed, 120), &shapes, &co_read_sets, &settings, &|| false);
+            let choice = choose(
+                sketches(seed, 120),
+                &shapes,
+                &OldFrames::default(),
+                &co_read_sets,
+                &settings,
+                &|| false,
+            );
             let mut dearest = (0, 0);
             for frame in 0..120 {
                 let references = choice.of(frame as usize);
@@ -363,9 +385,10 @@ mod tests {
             let postings = Postings::new(&sketches(seed, 60), 60, settings.sharer_count_max);
             let mut worths = Vec::new();
             for work_max in [0, 2_000_000, 1 << 40] {
-                let classes = classes(&postings, &shapes, PENALTIES[0], &settings);
+                let none = OldFrames::default();
+                let classes = classes(&postings, &shapes, &none, PENALTIES[0], &settings);
                 let known = (&shapes[..], &co_read_sets(seed, 60));
-                let mut found = Assignment::new(&postings, known, classes, &settings);
+                let mut found = Assignment::new(&postings, known, &none, classes, &settings);
                 assert_consistent(&found);
                 let before = found.work;
                 let mut budget = Budget::new(work_max);
@@ -388,9 +411,10 @@ mod tests {
         let shapes = [FrameShape { len: 100, ..FrameShape::default() }; 60];
         let postings = Postings::new(&sketches(1, 60), 60, settings.sharer_count_max);
         let looks_of = |looks: u64| {
-            let classes = classes(&postings, &shapes, PENALTIES[0], &settings);
+            let none = OldFrames::default();
+            let classes = classes(&postings, &shapes, &none, PENALTIES[0], &settings);
             let known = (&shapes[..], &CoReadSets::default());
-            let mut found = Assignment::new(&postings, known, classes, &settings);
+            let mut found = Assignment::new(&postings, known, &none, classes, &settings);
             let before = found.work;
             // Repeatedly, as for one cover after the other, until nothing is gained.
             let mut budget = Budget::new(looks);
@@ -409,9 +433,10 @@ mod tests {
         let settings = SearchSettings::default();
         let shapes = [FrameShape { len: 100, ..FrameShape::default() }; 60];
         let postings = Postings::new(&sketches(1, 60), 60, settings.sharer_count_max);
-        let classes = classes(&postings, &shapes, PENALTIES[0], &settings);
+        let none = OldFrames::default();
+        let classes = classes(&postings, &shapes, &none, PENALTIES[0], &settings);
         let known = (&shapes[..], &CoReadSets::default());
-        let mut found = Assignment::new(&postings, known, classes, &settings);
+        let mut found = Assignment::new(&postings, known, &none, classes, &settings);
         let before = found.work;
         let asked = Cell::new(0);
         improve(&mut found, &mut Budget::new(1 << 40), &|| asked.replace(asked.get() + 1) >= 10);

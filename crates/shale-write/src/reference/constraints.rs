@@ -1,9 +1,11 @@
 //! Bounds on the choice of references: settings of the search, a check of the result, and the cost
 //! of reads.
 
+use shale_format::ReadBounds;
 use shale_format::limits::PREFIX_LEN_MAX;
-use shale_format::{FrameRecord, ReadBounds};
 
+use crate::base::frames::OldFrames;
+use crate::output::frame_table::FrameTable;
 use crate::plan::level::ReferenceLimits;
 use crate::reference::choice::FrameShape;
 use crate::reference::choice::ReferenceChoice;
@@ -48,14 +50,16 @@ impl Default for SearchSettings {
 pub(crate) fn assert_valid(
     choice: &ReferenceChoice,
     shapes: &[FrameShape],
+    old: &OldFrames,
     limits: ReferenceLimits,
 ) {
     assert_eq!(choice.frame_count(), shapes.len(), "references for every frame");
-    let depths = depths(shapes.len(), |frame| choice.of(frame).iter().map(|&r| r as usize));
-    for (frame, &depth) in depths.iter().enumerate() {
+    let known: Vec<u8> = (0..old.count()).map(|frame| old.depth_of(frame)).collect();
+    let depths = depths(&known, shapes.len(), |frame| choice.of(frame).iter().map(|&r| r as usize));
+    for (frame, &depth) in depths.iter().enumerate().skip(old.count()) {
         let references = choice.of(frame);
         assert!(references.len() <= usize::from(limits.count_max), "too many references");
-        assert!(depth <= limits.depth_max, "references too deep");
+        assert!(references.is_empty() || depth <= limits.depth_max, "references too deep");
         let prefix_len: u64 = references.iter().map(|&r| u64::from(shapes[r as usize].len)).sum();
         assert!(prefix_len <= PREFIX_LEN_MAX, "prefix too long");
         assert!(references.is_empty() || !shapes[frame].is_alone, "a frame that stands alone");
@@ -63,33 +67,46 @@ pub(crate) fn assert_valid(
 }
 
 /// Computes the depth of every record from the references that were kept.
-pub(crate) fn set_depths(frames: &mut [FrameRecord], references: &[u64]) {
-    let depths = depths(frames.len(), |frame| {
-        of_record(&frames[frame], references).iter().map(|&r| r as usize)
+pub(crate) fn set_depths(table: &mut FrameTable, old: &OldFrames) {
+    let known: Vec<u8> = (0..old.count()).map(|frame| old.depth_of(frame)).collect();
+    let first = known.len();
+    let depths = depths(&known, first + table.records.len(), |frame| {
+        table.references_of(frame - first).iter().map(|&r| r as usize)
     });
-    for (record, depth) in frames.iter_mut().zip(depths) {
+    for (record, depth) in table.records.iter_mut().zip(depths.into_iter().skip(first)) {
         record.depth = depth;
     }
 }
 
-/// Computes what a random read can cost: the most plain bytes of a frame and of all frames that it
-/// refers to, directly or not, each counted once.
-pub(crate) fn bounds(frames: &[FrameRecord], references: &[u64]) -> ReadBounds {
+/// Computes what a random read of the frames in the table can cost: the most plain bytes of a frame
+/// and of all frames that it refers to, directly or not, each counted once.
+pub(crate) fn bounds(table: &FrameTable, old: &OldFrames) -> ReadBounds {
+    let first = old.count();
     let mut bounds = ReadBounds::default();
     let mut needed = Vec::new();
-    for (index, record) in frames.iter().enumerate() {
+    for (index, record) in table.records.iter().enumerate() {
         needed.clear();
-        needed.push(index as u64);
+        needed.push((first + index) as u64);
         let mut at = 0;
+        let mut read_bytes = 0;
         while let Some(&frame) = needed.get(at) {
-            for &reference in of_record(&frames[frame as usize], references) {
+            let references = match (frame as usize).checked_sub(first) {
+                Some(local) => {
+                    read_bytes += table.records[local].plain_len;
+                    table.references_of(local)
+                }
+                None => {
+                    read_bytes += old.len_of(frame as usize);
+                    old.references_of(frame as usize)
+                }
+            };
+            for &reference in references {
                 if !needed.contains(&reference) {
                     needed.push(reference);
                 }
             }
             at += 1;
         }
-        let read_bytes = needed.iter().map(|&frame| frames[frame as usize].plain_len).sum();
         bounds.read_bytes_max = bounds.read_bytes_max.max(read_bytes);
         bounds.frame_plain_len_max = bounds.frame_plain_len_max.max(record.plain_len);
         bounds.depth_max = bounds.depth_max.max(record.depth);
@@ -98,18 +115,19 @@ pub(crate) fn bounds(frames: &[FrameRecord], references: &[u64]) -> ReadBounds {
     bounds
 }
 
-fn of_record<'r>(record: &FrameRecord, references: &'r [u64]) -> &'r [u64] {
-    let first = record.reference_first as usize;
-    &references[first..first + record.reference_count as usize]
-}
-
-/// Computes the longest chain below each frame. Panics on a cycle. Uses no stack for long chains.
-fn depths<I: Iterator<Item = usize>>(count: usize, references: impl Fn(usize) -> I) -> Vec<u8> {
+/// Computes the longest chain below each frame; that of the first ones is `known`. Panics on a
+/// cycle. Uses no stack for long chains.
+fn depths<I: Iterator<Item = usize>>(
+    known: &[u8],
+    count: usize,
+    references: impl Fn(usize) -> I,
+) -> Vec<u8> {
     const UNKNOWN: u8 = u8::MAX;
     const ON_THE_WAY: u8 = u8::MAX - 1;
-    let mut depths = vec![UNKNOWN; count];
+    let mut depths = known.to_vec();
+    depths.resize(count, UNKNOWN);
     let mut waiting = Vec::new();
-    for start in 0..count {
+    for start in known.len()..count {
         waiting.push(start);
         while let Some(&frame) = waiting.last() {
             match references(frame).find(|&reference| depths[reference] >= ON_THE_WAY) {
@@ -132,6 +150,8 @@ fn depths<I: Iterator<Item = usize>>(count: usize, references: impl Fn(usize) ->
 
 #[cfg(test)]
 mod tests {
+    use shale_format::FrameRecord;
+
     use super::*;
 
     const LIMITS: ReferenceLimits =
@@ -141,7 +161,8 @@ mod tests {
         let shapes = vec![FrameShape { len: 10, ..FrameShape::default() }; chosen.len()];
         let mut choice = ReferenceChoice::default();
         chosen.iter().for_each(|references| choice.push(references));
-        std::panic::catch_unwind(|| assert_valid(&choice, &shapes, LIMITS)).is_ok()
+        std::panic::catch_unwind(|| assert_valid(&choice, &shapes, &OldFrames::default(), LIMITS))
+            .is_ok()
     }
 
     #[test]
@@ -161,11 +182,13 @@ mod tests {
             reference_count: count,
             ..FrameRecord::default()
         };
-        let mut frames = [record(0, 2), record(2, 1), record(3, 0)];
-        let references = [1, 2, 2];
-        set_depths(&mut frames, &references);
-        assert_eq!(frames.map(|frame| frame.depth), [2, 1, 0]);
-        let bounds = bounds(&frames, &references);
+        let records = vec![record(0, 2), record(2, 1), record(3, 0)];
+        let references = vec![1, 2, 2];
+        let mut table = FrameTable { records, references, ..FrameTable::default() };
+        let old = OldFrames::default();
+        set_depths(&mut table, &old);
+        assert_eq!(table.records.iter().map(|frame| frame.depth).collect::<Vec<_>>(), [2, 1, 0]);
+        let bounds = bounds(&table, &old);
         assert_eq!((bounds.read_bytes_max, bounds.depth_max), (300, 2));
         assert_eq!((bounds.reference_count_max, bounds.frame_plain_len_max), (2, 100));
     }

@@ -2,25 +2,34 @@
 
 use std::collections::BinaryHeap;
 
+use crate::base::frames::OldFrames;
 use crate::reference::choice::FrameShape;
 use crate::reference::constraints::SearchSettings;
 use crate::reference::postings::Postings;
 
 /// Returns the class of each frame, which is how deep it may be; 0 is a root. A frame may refer
-/// only to frames of a smaller class.
+/// only to frames of a smaller class. The class of an old frame is its depth.
 pub(crate) fn classes(
     postings: &Postings,
     shapes: &[FrameShape],
+    old: &OldFrames,
     penalty: f32,
     settings: &SearchSettings,
 ) -> Vec<u8> {
     let frame_count = postings.frame_count();
     let mut classes = vec![settings.depth_max; frame_count];
-    let (alone, mut pool): (Vec<u32>, Vec<u32>) =
-        (0..frame_count as u32).partition(|&frame| shapes[frame as usize].is_alone);
-    alone.iter().for_each(|&frame| classes[frame as usize] = 0);
+    let old_count = old.count();
+    let is_given = |frame: u32| (frame as usize) < old_count || shapes[frame as usize].is_alone;
+    let (given, mut pool): (Vec<u32>, Vec<u32>) =
+        (0..frame_count as u32).partition(|&frame| is_given(frame));
+    for &frame in &given {
+        let frame = frame as usize;
+        classes[frame] = if frame < old_count { old.depth_of(frame) } else { 0 };
+    }
     for class in (0..settings.depth_max).rev() {
-        let picked = pick(postings, &pool, &alone, penalty);
+        let roots: Vec<u32> =
+            given.iter().copied().filter(|&frame| classes[frame as usize] <= class).collect();
+        let picked = pick(postings, &pool, &roots, penalty);
         for &frame in &picked {
             classes[frame as usize] = class;
         }

@@ -112,8 +112,7 @@ impl Search<'_, '_> {
     /// Moves frames to other classes if that gains something. Returns the gain.
     fn moved<const N: usize>(&mut self, moves: [(u32, u8); N]) -> u64 {
         let is_nothing = |&(frame, class): &(u32, u8)| {
-            let frame = frame as usize;
-            self.assignment.shapes[frame].is_alone || self.assignment.classes[frame] == class
+            self.assignment.is_fixed(frame) || self.assignment.classes[frame as usize] == class
         };
         if self.is_over() || moves.iter().any(is_nothing) {
             return 0;
@@ -138,7 +137,7 @@ impl Search<'_, '_> {
                 let of_other = self.assignment.classes[other as usize];
                 let may = after < of_other && of_other <= before;
                 let must = of_other <= after && self.assignment.refers(other, frame);
-                if may || must {
+                if (may || must) && !self.assignment.is_fixed(other) {
                     waiting.insert((of_other, other));
                 }
             }

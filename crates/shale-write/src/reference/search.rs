@@ -24,6 +24,7 @@
 //! few passes over their postings (each at most `sharer_count_max` long), and the budget of the
 //! search.
 
+use crate::base::frames::OldFrames;
 use crate::reference::assign::Assignment;
 use crate::reference::improve::{Budget, improve};
 use crate::reference::postings::Postings;
@@ -38,10 +39,12 @@ pub(crate) const PENALTIES: [f32; 3] = [1.0, 0.3, 3.0];
 
 /// Chooses references. `pairs` are (fingerprint, frame) of all frames, in any order, without
 /// repeats. `shapes` says what else is known of each frame, `co_read_sets` which frames are read
-/// together. A search that is cancelled returns the best choice so far.
+/// together. The first frames are `old`: they keep their references, and others may refer to them.
+/// A search that is cancelled returns the best choice so far.
 pub(crate) fn choose(
     mut pairs: Vec<(u64, u32)>,
     shapes: &[FrameShape],
+    old: &OldFrames,
     co_read_sets: &CoReadSets,
     settings: &SearchSettings,
     is_cancelled: &dyn Fn() -> bool,
@@ -49,12 +52,13 @@ pub(crate) fn choose(
     pairs.sort_unstable();
     let postings = Postings::new(&pairs, shapes.len(), settings.sharer_count_max);
     drop(pairs);
-    let plain_bytes: u64 = shapes.iter().map(|shape| u64::from(shape.len)).sum();
+    let of_new = shapes.iter().skip(old.count());
+    let plain_bytes: u64 = of_new.map(|shape| u64::from(shape.len)).sum();
     let mut budget = Budget::new(plain_bytes.saturating_mul(settings.work_per_byte));
     let mut best: Option<Assignment<'_>> = None;
     for penalty in PENALTIES {
-        let classes = cover::classes(&postings, shapes, penalty, settings);
-        let mut found = Assignment::new(&postings, (shapes, co_read_sets), classes, settings);
+        let classes = cover::classes(&postings, shapes, old, penalty, settings);
+        let mut found = Assignment::new(&postings, (shapes, co_read_sets), old, classes, settings);
         improve(&mut found, &mut budget, is_cancelled);
         if best.as_ref().is_none_or(|best| found.worth() > best.worth()) {
             best = Some(found);

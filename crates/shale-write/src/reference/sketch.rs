@@ -81,6 +81,11 @@ impl Sketches {
         self.prints.truncate(kept);
     }
 
+    /// Zero bits at the end of every fingerprint that is kept.
+    pub(crate) fn thin_log2(&self) -> u32 {
+        self.thin_log2
+    }
+
     /// Number of frames.
     pub(crate) fn frame_count(&self) -> usize {
         self.ends.len()

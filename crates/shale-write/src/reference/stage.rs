@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::base::frames::OldFrames;
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
 use crate::plan::budget::FINGERPRINT_COUNT_MAX;
@@ -17,7 +18,7 @@ use crate::reference::search;
 use crate::reference::sketch::{Sketches, sketch_of};
 
 /// One window in 2^6 bytes is sampled, until there are too many, see [`Sketches`].
-const RATE_LOG2: u32 = 6;
+pub(crate) const RATE_LOG2: u32 = 6;
 /// Sketches in progress for each thread. Each holds its frame in memory.
 const SKETCHING_PER_THREAD: usize = 4;
 
@@ -29,6 +30,8 @@ pub(crate) struct ReferenceStage<'env> {
     /// Sketches in progress, the oldest first.
     sketching: VecDeque<Ticket<Vec<u64>>>,
     sketches: Sketches,
+    /// Sketches of the frames that an image held before.
+    old: Sketches,
 }
 
 impl<'env> ReferenceStage<'env> {
@@ -43,7 +46,13 @@ impl<'env> ReferenceStage<'env> {
             ..SearchSettings::default()
         };
         let sketches = Sketches::new(FINGERPRINT_COUNT_MAX);
-        Self { build, limits, settings, sketching: VecDeque::new(), sketches }
+        let old = Sketches::new(FINGERPRINT_COUNT_MAX);
+        Self { build, limits, settings, sketching: VecDeque::new(), sketches, old }
+    }
+
+    /// Adds the sketch of the next frame that an image held before.
+    pub(crate) fn push_old(&mut self, prints: &[u64]) {
+        self.old.push(prints);
     }
 
     /// Lets a thread sketch the next frame.
@@ -74,20 +83,27 @@ impl<'env> ReferenceStage<'env> {
     pub(crate) fn choose(
         mut self,
         shapes: &[FrameShape],
+        old: &OldFrames,
         co_read_sets: &CoReadSets,
     ) -> Result<ReferenceChoice, WriteError> {
         self.collect(0);
         self.build.check_cancel()?;
-        let sketches = self.sketches;
-        let pairs = (0..sketches.frame_count())
-            .flat_map(|frame| sketches.of(frame).iter().map(move |&print| (print, frame as u32)))
-            .collect();
-        drop(sketches);
+        // Both must be thinned alike to be compared.
+        let thin_log2 = self.old.thin_log2().max(self.sketches.thin_log2());
+        let mut pairs = Vec::new();
+        for (first, sketches) in [(0, self.old), (old.count(), self.sketches)] {
+            for frame in 0..sketches.frame_count() {
+                let kept = sketches.of(frame).iter();
+                let kept = kept.filter(|print| print.trailing_zeros() >= thin_log2);
+                pairs.extend(kept.map(|&print| (print, (first + frame) as u32)));
+            }
+        }
         let env = self.build.env;
         let is_cancelled = || env.is_cancelled();
-        let choice = search::choose(pairs, shapes, co_read_sets, &self.settings, &is_cancelled);
+        let choice =
+            search::choose(pairs, shapes, old, co_read_sets, &self.settings, &is_cancelled);
         self.build.check_cancel()?;
-        assert_valid(&choice, shapes, self.limits);
+        assert_valid(&choice, shapes, old, self.limits);
         Ok(choice)
     }
 }

@@ -65,6 +65,33 @@ const LANE: usize = 32;
 /// Bytes scanned before the step of the index is read again.
 const SCAN_LEN: usize = 256;
 
+/// An anchor of bytes that the stream holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Anchor {
+    /// Key of the window that ends at the anchor.
+    pub(crate) key: u32,
+    /// The hash that made it an anchor.
+    pub(crate) gear: u64,
+    /// Position in the stream.
+    pub(crate) position: u64,
+}
+
+/// Returns the anchors of `bytes`, which lie at `start` in the stream: one in 2^`step_log2` bytes.
+pub(crate) fn anchors_of(bytes: &[u8], start: u64, window_len: u32, step_log2: u32) -> Vec<Anchor> {
+    let window_len = window_len.clamp(32, WINDOW_LEN_MAX) as usize;
+    let mut anchors = Vec::new();
+    let mut gear = 0u64;
+    for (at, &byte) in bytes.iter().enumerate() {
+        gear = (gear << 1).wrapping_add(GEAR[usize::from(byte)]);
+        let end = at + 1;
+        if gear >> (64 - step_log2) == 0 && end >= window_len {
+            let key = key_of(&bytes[end - window_len..end]);
+            anchors.push(Anchor { key, gear, position: start + end as u64 });
+        }
+    }
+    anchors
+}
+
 /// A match that reached the end of the bytes at hand and may continue.
 #[derive(Clone, Copy)]
 struct OpenMatch {
@@ -117,7 +144,8 @@ pub(crate) trait Sink {
 
 impl Segmenter {
     /// Makes an empty segmenter. `settings.window_len` is clamped to 32..=1024.
-    pub fn new(settings: Settings) -> Self {
+    /// The stream holds `stream_len` bytes already.
+    pub fn new(settings: Settings, stream_len: u64) -> Self {
         let settings =
             Settings { window_len: settings.window_len.clamp(32, WINDOW_LEN_MAX), ..settings };
         Self {
@@ -131,12 +159,19 @@ impl Segmenter {
             ahead_len: 0,
             gear: 0,
             gear_len: 0,
-            stream_len: 0,
+            stream_len,
             run_len: 0,
             open: None,
             scratch: vec![0; COMPARE_LEN_MAX],
             blocks: Blocks::default(),
             counters: Counters::default(),
+        }
+    }
+
+    /// Remembers anchors of bytes that the stream held before.
+    pub(crate) fn learn(&mut self, anchors: &[Anchor]) {
+        for anchor in anchors {
+            self.index.insert(anchor.key, anchor.gear, anchor.position);
         }
     }
 

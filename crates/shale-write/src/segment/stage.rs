@@ -9,7 +9,7 @@ use crate::frame::pipeline::FramePipeline;
 use crate::plan::budget::SEGMENT_INDEX_BYTES;
 use crate::plan::error::WriteError;
 use crate::segment::policy::Grain;
-use crate::segment::segmenter::{Counters, Piece, Segmenter, Settings, Sink};
+use crate::segment::segmenter::{Anchor, Counters, Piece, Segmenter, Settings, Sink};
 
 /// A segmenter, and what it holds back.
 pub(crate) struct SegmentStage {
@@ -22,14 +22,20 @@ pub(crate) struct SegmentStage {
 impl SegmentStage {
     /// Looks for ranges of at least `window_len` bytes. `lens_min` are the shortest ranges taken
     /// from small files, near and far.
-    pub(crate) fn new(window_len: u32, lens_min: (u32, u32)) -> Self {
+    /// The stream holds `stream_len` bytes already.
+    pub(crate) fn new(window_len: u32, lens_min: (u32, u32), stream_len: u64) -> Self {
         let (near_len_min, far_len_min) = lens_min;
         let settings = Settings { window_len, index_bytes_max: SEGMENT_INDEX_BYTES };
         Self {
-            segmenter: Segmenter::new(settings),
+            segmenter: Segmenter::new(settings, stream_len),
             text_grain: Grain { near_len_min, far_len_min, ..Grain::TEXT },
             open: None,
         }
+    }
+
+    /// Remembers anchors of bytes that the stream held before.
+    pub(crate) fn learn(&mut self, anchors: &[Anchor]) {
+        self.segmenter.learn(anchors);
     }
 
     /// Takes the next bytes of a content of `content_len` bytes.

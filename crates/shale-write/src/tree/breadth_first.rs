@@ -157,12 +157,10 @@ impl Replaced<'_> {
     pub(crate) fn take_back(&mut self, entry: &Entry<'_>, by: Survivor) -> Result<(), WriteError> {
         let Entry { key, record, target } = *entry;
         let parent = self.parents.of(key);
-        let content = usize::try_from(record.payload).ok();
-        let digests = self.contents.digests();
-        let content = content.and_then(|id| digests.get(id)).unwrap_or(&digests[0]);
+        let content = self.contents.digest(record.payload);
         let xattrs = self.xattr_sets.get(record.attributes.xattrs)?;
         let mut digest = TreeDigest::default();
-        add_entry(&mut digest, &parent, key, record, target, content, &xattrs);
+        add_entry(&mut digest, &parent, key, record, target, &content, &xattrs);
         self.digest.remove(&digest);
         if record.link != NONE {
             self.links.remove_path(record.link, &parent.child(name_of(key)))?;

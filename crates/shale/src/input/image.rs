@@ -16,6 +16,7 @@ use shale_model::{Content, ContentFile, LinkId, Metadata, OpenContent, Xattr};
 use shale_model::{EntrySource, Problem, Select, SourceEntry, SourceError};
 use shale_read::{Attributes, FileSource, Image, Options, ReadError, SnapshotChoice, Tree, Walk};
 
+use super::choose::Choose;
 use crate::error::Error;
 
 /// An image that is read as a source.
@@ -26,6 +27,8 @@ pub(super) struct ImageSource {
     snapshot: Option<Vec<u8>>,
     walk: Walk,
     select: Option<Arc<dyn Select>>,
+    /// The image is the one that is continued: contents are named, not read.
+    is_held: bool,
     /// Sets of attributes read so far, by number.
     xattr_sets: HashMap<u64, Arc<[Xattr]>>,
 }
@@ -48,7 +51,8 @@ impl ImageSource {
         let snapshot = snapshot.map(|_| tree.snapshot().inodes.top.offset.to_le_bytes().to_vec());
         let walk = tree.walk(tree.root_inode())?;
         let name = path.as_os_str().as_bytes().to_vec();
-        Ok(Self { name, tree, snapshot, walk, select, xattr_sets: HashMap::new() })
+        let xattr_sets = HashMap::new();
+        Ok(Self { name, tree, snapshot, walk, select, is_held: false, xattr_sets })
     }
 
     fn advance(&mut self) -> Result<Option<SourceEntry>, ReadError> {
@@ -75,6 +79,7 @@ impl ImageSource {
         };
         let is_linked = attributes.kind != InodeKind::Directory && attributes.link_count > 1;
         let content = match attributes.content() {
+            Some(content) if attributes.size > 0 && self.is_held => Content::Held(content),
             Some(content) if attributes.size > 0 => Content::File(Box::new(ImageContent {
                 image: Arc::clone(self.tree.image()),
                 content,
@@ -106,6 +111,19 @@ impl ImageSource {
         self.xattr_sets.insert(attributes.xattr_set, Arc::clone(&set));
         Ok(set)
     }
+}
+
+/// Returns a tree of the image that is continued, without what `removes` leaves out. Contents are
+/// named by their IDs, and not read.
+///
+/// # Errors
+/// The image is damaged.
+pub(crate) fn held(tree: Tree, removes: &Choose) -> Result<Box<dyn EntrySource>, Error> {
+    let walk = tree.walk(tree.root_inode())?;
+    let (name, select) = (b"the image".to_vec(), removes.select(b"", None, None));
+    let xattr_sets = HashMap::new();
+    let (snapshot, is_held) = (None, true);
+    Ok(Box::new(ImageSource { name, tree, snapshot, walk, select, is_held, xattr_sets }))
 }
 
 impl EntrySource for ImageSource {

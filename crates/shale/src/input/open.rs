@@ -52,14 +52,19 @@ pub(crate) fn open(
     if let Some(claims) = claims {
         joined = joined.without_replaced(claims);
     }
-    let mut source: Box<dyn EntrySource> = Box::new(joined);
+    Ok(without_empty(joined, options))
+}
+
+/// Changes what pseudo files say, and leaves out empty directories, if the options say so.
+pub(crate) fn without_empty(source: Joined, options: &CreateOptions) -> Box<dyn EntrySource> {
+    let mut source: Box<dyn EntrySource> = Box::new(source);
     if let Some(pseudo) = options.pseudo.clone() {
         source = Box::new(Changed { source, pseudo });
     }
-    if options.choose.no_empty_directories {
-        source = Box::new(WithoutEmpty::new(source));
+    match options.choose.no_empty_directories {
+        true => Box::new(WithoutEmpty::new(source)),
+        false => source,
     }
-    Ok(source)
 }
 
 /// Returns whether an input is the same when it is read again: no pipe.
@@ -78,6 +83,16 @@ fn joined(
     options: &CreateOptions,
     progress: &dyn shale_write::Progress,
 ) -> Result<Joined, Error> {
+    Ok(Joined::new(parts(inputs, excluded, options, progress)?, options.replace))
+}
+
+/// Opens each input.
+pub(crate) fn parts(
+    inputs: &[Input],
+    excluded: &[LinkId],
+    options: &CreateOptions,
+    progress: &dyn shale_write::Progress,
+) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::with_capacity(inputs.len());
     for input in inputs {
         let prefix = input.prefix.clone().unwrap_or_default();
@@ -123,7 +138,7 @@ fn joined(
     if let Some((count, first)) = options.choose.missing() {
         return Err(Error::NotListed { count, first });
     }
-    Ok(Joined::new(parts, options.replace))
+    Ok(parts)
 }
 
 /// Opens one input; the second value is true for a directory tree.

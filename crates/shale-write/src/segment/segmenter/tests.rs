@@ -57,7 +57,7 @@ fn pieces(
 #[test]
 fn a_match_at_the_end_of_a_content_has_to_be_worth_it_too() {
     let settings = Settings { window_len: 128, index_bytes_max: 1 << 20 };
-    let mut segmenter = Segmenter::new(settings);
+    let mut segmenter = Segmenter::new(settings, 0);
     let mut memory = Memory::default();
     let (far, between) = (noise(1, 64 << 10), noise(2, 4 << 20));
     pieces(&mut segmenter, &mut memory, &far, far.len());

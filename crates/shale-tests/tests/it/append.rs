@@ -1,0 +1,240 @@
+//! Promise: an append adds a snapshot and changes no other; whatever ends it early, the image is
+//! the one before.
+
+use std::path::{Path, PathBuf};
+
+use shale_tests::command::{Mount, can_mount, create, expect_code, extract, run, shale};
+use shale_tests::manifest::Manifest;
+use shale_tests::model::make;
+use shale_tests::nasty::{Options, tiny_tree, tree};
+use shale_tests::{image, places};
+use tempfile::TempDir;
+
+/// A folder with a tree and an image of it.
+fn packed(level: &str) -> (TempDir, PathBuf, PathBuf) {
+    let folder = places::disk();
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    make(&tiny_tree(2), &source, 1).unwrap();
+    let path = folder.path().join("image.shale");
+    create(&source, &path, &[level, "--snapshot", "first"]);
+    (folder, source, path)
+}
+
+/// Appends with these arguments after the image.
+#[track_caller]
+fn append<A: AsRef<std::ffi::OsStr>>(
+    image: &Path,
+    more: impl IntoIterator<Item = A>,
+    code: i32,
+) -> String {
+    let mut command = shale(["append".as_ref(), image.as_os_str()]);
+    let output = expect_code(command.args(more), code);
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Extracts a snapshot and compares it.
+#[track_caller]
+fn assert_snapshot(image: &Path, folder: &Path, snapshot: &str, expected: &Manifest) {
+    let target = folder.join(format!("extracted-{snapshot}"));
+    let _ = std::fs::remove_dir_all(&target);
+    std::fs::create_dir_all(&target).unwrap();
+    let mut command = shale(["extract".as_ref(), image.as_os_str()]);
+    expect_code(command.arg("-C").arg(&target).args(["--snapshot", snapshot]), 0);
+    expected.assert_equals(&Manifest::of(&target).unwrap(), &format!("snapshot {snapshot}"));
+}
+
+#[test]
+fn every_snapshot_stays_as_it_was_at_every_level() {
+    for level in ["-0", "-3", "-6", "-9"] {
+        let folder = places::disk();
+        let source = folder.path().join("source");
+        std::fs::create_dir(&source).unwrap();
+        let mut options = Options::for_other_programs(3);
+        options.large_directory = 40;
+        make(&tree(options), &source, 3).unwrap();
+        let path = folder.path().join("image.shale");
+        create(&source, &path, &[level, "--snapshot", "s0"]);
+        let mut expected = vec![Manifest::of(&source).unwrap()];
+        let text: String = (0..9000).map(|n| format!("line {n} of a log\n")).collect();
+        for turn in 1..4 {
+            // Something new, something changed, something gone; the rest is as it was.
+            std::fs::write(source.join(format!("new-{turn}")), &text[turn..]).unwrap();
+            std::fs::write(source.join("changing"), &text[..turn * 1000]).unwrap();
+            let _ = std::fs::remove_file(source.join(format!("new-{}", turn - 1)));
+            std::fs::create_dir(source.join(format!("directory-{turn}"))).unwrap();
+            std::fs::hard_link(source.join("changing"), source.join(format!("link-{turn}")))
+                .unwrap();
+            let words = [source.to_str().unwrap(), level, "--snapshot", &format!("s{turn}")];
+            append(&path, words, 0);
+            expected.push(Manifest::of(&source).unwrap());
+        }
+        run(["check".as_ref(), path.as_os_str()]);
+        for (number, expected) in expected.iter().enumerate() {
+            assert_snapshot(&path, folder.path(), &format!("s{number}"), expected);
+        }
+        let newest = image::manifest(&std::fs::read(&path).unwrap()).unwrap();
+        expected[3].assert_equals(&newest, "the newest one, by the library");
+    }
+}
+
+#[test]
+fn nothing_new_adds_two_kilobytes_at_most_and_reads_nothing() {
+    let (_folder, source, path) = packed("-6");
+    let before = std::fs::metadata(&path).unwrap().len();
+    let mut command = shale(["append".as_ref(), path.as_os_str()]);
+    let output = expect_code(command.arg(&source).args(["--json"]), 0);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["new_contents"], 0);
+    assert_eq!(report["duplicate_files"], 0, "no file was read");
+    assert!(report["unread_files"].as_u64().unwrap() > 0);
+    let added = std::fs::metadata(&path).unwrap().len() - before;
+    assert_eq!(report["added_bytes"], added);
+    assert!(added <= 2048, "{added}");
+    // With --checksum everything is read, and found to be there.
+    let output = expect_code(
+        shale(["append".as_ref(), path.as_os_str()]).arg(&source).args(["--json", "--checksum"]),
+        0,
+    );
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["new_contents"], &report["unread_files"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn a_part_is_added_and_another_removed() {
+    let (folder, source, path) = packed("-6");
+    let first = Manifest::of(&source).unwrap();
+    let day = folder.path().join("day");
+    std::fs::create_dir(&day).unwrap();
+    std::fs::write(day.join("log"), "a day").unwrap();
+    let add = format!("logs/2026-11-23={}", day.display());
+    append(&path, ["--add", &add, "--remove", "/d", "--snapshot", "second"], 0);
+    let names = |snapshot: &str| {
+        let output =
+            run(["find".as_ref(), path.as_os_str(), "--snapshot".as_ref(), snapshot.as_ref()]);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(names("second").contains("logs/2026-11-23/log"), "{}", names("second"));
+    assert!(!names("second").lines().any(|line| line.trim_start_matches("./").starts_with("d/")));
+    assert_snapshot(&path, folder.path(), "first", &first);
+    // What is added replaces what has the same path.
+    std::fs::write(day.join("log"), "the same day, longer").unwrap();
+    append(&path, ["--add", &add], 0);
+    let text = run(["cat".as_ref(), path.as_os_str(), "logs/2026-11-23/log".as_ref()]).stdout;
+    assert_eq!(text, b"the same day, longer");
+    // A pattern that matches nothing is said.
+    let said = append(&path, ["--remove", "/no-such-name"], 3);
+    assert!(said.contains("/no-such-name"), "{said}");
+    run(["check".as_ref(), path.as_os_str()]);
+}
+
+#[test]
+fn an_interrupted_append_leaves_the_image_before_and_the_next_one_cleans_up() {
+    let (folder, source, path) = packed("-3");
+    let first = Manifest::of(&source).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    std::fs::write(source.join("new"), vec![b'x'; 5000]).unwrap();
+    append(&path, [source.as_os_str()], 0);
+    let after = std::fs::read(&path).unwrap();
+    assert_eq!(after[..before.len()], before, "no byte of the image is changed");
+    let torn = folder.path().join("torn.shale");
+    let lens = (before.len()..after.len()).step_by(1 + (after.len() - before.len()) / 60);
+    for len in lens.chain([after.len() - 1, after.len() - 64, after.len() - 127]) {
+        for tail in [&after[before.len()..len], &vec![0; len - before.len()]] {
+            std::fs::write(&torn, [&before[..], tail].concat()).unwrap();
+            let found = image::manifest(&std::fs::read(&torn).unwrap()).unwrap();
+            first.assert_equals(&found, &format!("cut at {len}"));
+            append(&torn, [source.as_os_str()], 0);
+            run(["check".as_ref(), torn.as_os_str()]);
+        }
+    }
+}
+
+#[test]
+fn bytes_of_others_after_an_image_are_kept() {
+    let (_folder, source, path) = packed("-3");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend_from_slice(b"something else that someone put here");
+    std::fs::write(&path, &bytes).unwrap();
+    let said = append(&path, [source.as_os_str()], 1);
+    assert!(said.contains("36 bytes that are not part of it follow it"), "{said}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn an_image_behind_a_header_and_one_of_an_earlier_version_grow() {
+    let (folder, source, path) = packed("-3");
+    let expected = Manifest::of(&source).unwrap();
+    let behind = folder.path().join("behind.shale");
+    let header = b"#!/bin/sh\nexit\n".repeat(70);
+    std::fs::write(&behind, [&header[..], &std::fs::read(&path).unwrap()].concat()).unwrap();
+    append(&behind, [source.as_os_str()], 0);
+    assert_eq!(std::fs::read(&behind).unwrap()[..header.len()], header);
+    assert_snapshot(&behind, folder.path(), "#1", &expected);
+    for name in ["0.1-tiny", "0.2-tiny", "0.3-tiny", "0.3-snapshots"] {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/images");
+        let old = std::fs::read(
+            golden.join(name).with_extension("").with_file_name(format!("{name}.shale")),
+        );
+        let Ok(old) = old else { panic!("{name} is missing") };
+        let grown = folder.path().join("grown.shale");
+        std::fs::write(&grown, &old).unwrap();
+        let before = run(["find".as_ref(), grown.as_os_str(), "-ls".as_ref()]).stdout;
+        append(&grown, ["--add", &format!("more={}", source.display())], 0);
+        run(["check".as_ref(), grown.as_os_str()]);
+        let snapshots = run(["snapshots".as_ref(), grown.as_os_str()]).stdout;
+        let last = snapshots.iter().filter(|&&byte| byte == b'\n').count() - 2;
+        let earlier = format!("#{}", last - 1);
+        let words = [
+            "find".as_ref(),
+            grown.as_os_str(),
+            "--snapshot".as_ref(),
+            earlier.as_ref(),
+            "-ls".as_ref(),
+        ];
+        assert_eq!(run(words).stdout, before, "{name}");
+        let target = folder.path().join(format!("more-{name}"));
+        extract(&grown, &target);
+        expected.assert_equals(&Manifest::of(&target.join("more")).unwrap(), name);
+    }
+}
+
+#[test]
+fn a_mounted_image_grows_and_the_mount_stays_as_it_is() {
+    if !can_mount() {
+        return;
+    }
+    let (folder, source, path) = packed("-6");
+    let first = Manifest::of(&source).unwrap();
+    let mount = Mount::new(&path, &folder.path().join("mount"), &[]);
+    std::fs::write(source.join("new"), "new").unwrap();
+    append(&path, [source.as_os_str()], 0);
+    first.assert_equals(&Manifest::of(mount.path()).unwrap(), "the mount");
+    mount.end();
+    let mount = Mount::new(&path, &folder.path().join("mount"), &[]);
+    Manifest::of(&source).unwrap().assert_equals(&Manifest::of(mount.path()).unwrap(), "after it");
+    mount.end();
+}
+
+#[test]
+fn what_cannot_be_done_is_said_and_changes_nothing() {
+    let (folder, source, path) = packed("-3");
+    let bytes = std::fs::read(&path).unwrap();
+    let missing = folder.path().join("missing");
+    for (words, code, what) in [
+        (vec![missing.to_str().unwrap()], 1, "No such file"),
+        (vec!["--add", "a=/no/such/place"], 1, "No such file"),
+        (vec![source.to_str().unwrap(), "--add", "x"], 2, "cannot be used with"),
+        (vec![], 2, "required"),
+        (vec!["--add", "../x=."], 2, ".."),
+        (vec![source.to_str().unwrap(), "--snapshot", &"n".repeat(256)], 2, "255"),
+    ] {
+        let said = append(&path, &words, code);
+        assert!(said.contains(what), "{words:?}: {said}");
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "{words:?}");
+    }
+    let text = source.join("d/text");
+    assert!(append(&text, [source.as_os_str()], 1).contains("image"));
+    assert!(append(folder.path(), [source.as_os_str()], 1).contains("directory"));
+    assert!(append(&missing, [source.as_os_str()], 1).contains("No such file"));
+}

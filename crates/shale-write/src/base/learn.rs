@@ -1,0 +1,83 @@
+//! What new contents may share with an image: sketches of its frames, for references, and anchors,
+//! for segments.
+//!
+//! They are taken from the plain bytes of all frames: each is decoded once, by any thread. A frame
+//! that cannot be read is passed over: nothing will refer to it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::base::frames::OldFrames;
+use crate::exec::build::Build;
+use crate::exec::pool::Urgency;
+use crate::plan::error::WriteError;
+use crate::reference::sketch::sketch_of;
+use crate::reference::stage::RATE_LOG2;
+use crate::segment::segmenter::{Anchor, anchors_of};
+
+/// Frames in progress for each thread.
+const FRAMES_PER_THREAD: usize = 2;
+/// Bytes for an anchor, as a power of two, where the image is small.
+const ANCHOR_STEP_LOG2: u32 = 6;
+/// Most anchors that are learned.
+const ANCHOR_COUNT_MAX: u64 = 2 << 20;
+
+/// What is asked for of each frame.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) sketch: bool,
+    /// Window of segment dedupe; 0 where there are no segments.
+    pub(crate) window_len: u32,
+}
+
+/// What one frame has.
+#[derive(Debug, Default)]
+pub(crate) struct Learned {
+    /// Fingerprints, see [`crate::reference::sketch`].
+    pub(crate) prints: Vec<u64>,
+    pub(crate) anchors: Vec<Anchor>,
+}
+
+/// Learns all frames of the image that is continued, and calls `learned` for each, in order.
+///
+/// # Errors
+/// The build was cancelled, or `learned` fails.
+pub(crate) fn learn<'env>(
+    build: &Build<'env>,
+    old: &Arc<OldFrames>,
+    wanted: Wanted,
+    mut learned: impl FnMut(Learned),
+) -> Result<(), WriteError> {
+    let Some(base) = build.base() else { return Ok(()) };
+    let stream_len = base.state().stream_len;
+    let excess = (stream_len >> ANCHOR_STEP_LOG2) / ANCHOR_COUNT_MAX;
+    let step_log2 = ANCHOR_STEP_LOG2 + u64::BITS - excess.leading_zeros();
+    let in_progress_max = build.plan().threads * FRAMES_PER_THREAD;
+    let mut in_progress = VecDeque::new();
+    let mut start = 0;
+    for frame in 0..old.count() {
+        build.check_cancel()?;
+        let at = start;
+        start += old.len_of(frame);
+        in_progress.push_back(build.submit(Urgency::Normal, move |_| {
+            let mut found = Learned::default();
+            let Ok(plain) = base.frame(frame as u64) else { return found };
+            if wanted.sketch {
+                sketch_of(&plain, RATE_LOG2, &mut found.prints);
+            }
+            if wanted.window_len > 0 {
+                found.anchors = anchors_of(&plain, at, wanted.window_len, step_log2);
+            }
+            found
+        }));
+        if in_progress.len() > in_progress_max
+            && let Some(oldest) = in_progress.pop_front()
+        {
+            learned(build.wait(&oldest));
+        }
+    }
+    for ticket in in_progress {
+        learned(build.wait(&ticket));
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! What a build finds there already: the image that it continues.
+
+pub(crate) mod image; // the image, as the writer sees it
+pub(crate) mod frames; // its frames: lengths, depths and references
+pub(crate) mod learn; // what its frames share with new contents
+pub(crate) mod pages; // its table pages

@@ -1,0 +1,268 @@
+//! Continues an image by one more snapshot.
+//!
+//! New sections follow the last trailer, and a new trailer follows them: no byte that a reader may
+//! use is changed. The new part is written and synced, read back together with the trailer, which
+//! is still in memory, and compared with the sources. Then the trailer is written: it makes the
+//! snapshot visible. Any earlier error, and a kill at any time, leaves the image as it was.
+
+mod base; // the image, as the writer asks for it
+mod tail; // what follows the image in its file
+mod unchanged; // files that need not be read
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use shale_check::{ParityOptions, ParityReport, add_to_file, parity_facts, signatures};
+use shale_format::limits::{SNAPSHOT_COUNT_MAX, SNAPSHOT_NAME_LEN_MAX};
+use shale_host::{Cancel, GrowingFile, Phase, Progress};
+use shale_model::EntrySource;
+use shale_model::pattern::Rules;
+use shale_read::{ByteSource, FileSource, Image, OffsetChoice, Options, SnapshotChoice};
+use shale_write::source::file_identity;
+use shale_write::{Report, WriteError};
+
+use crate::error::Error;
+use crate::input::{Choose, Input, Joined, Part, held, open, without_empty};
+use crate::options::CreateOptions;
+use crate::progress::BuildProgress;
+use crate::verify::{VerifyReport, verify};
+use base::ImageBase;
+use tail::Tail;
+use unchanged::Unchanged;
+
+/// Options of an append.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct AppendOptions {
+    /// The way the sources are read and packed. Parity, padding and overwriting do not count.
+    pub create: CreateOptions,
+    /// Keep the newest tree and add the sources to it, in place of what has the same path.
+    /// Otherwise the sources are the whole new tree.
+    pub adds: bool,
+    /// What is removed from the newest tree before sources are added; rules as for what is left out
+    /// of sources. Needs `adds`.
+    pub removes: Arc<Rules>,
+    /// Read all files, and not only those whose length or times changed.
+    pub reads_all: bool,
+    /// Text for the history of the image.
+    pub message: String,
+    /// Where the image begins in its file.
+    pub offset: OffsetChoice,
+    /// Wait while another process writes to the image.
+    pub waits: bool,
+    /// Do not give the new part of an image with parity the same share of parity.
+    pub drops_parity: bool,
+}
+
+impl AppendOptions {
+    shale_host::setters! {
+        create: CreateOptions,
+        adds: bool,
+        removes: Arc<Rules>,
+        reads_all: bool,
+        message: String,
+        offset: OffsetChoice,
+        waits: bool,
+        drops_parity: bool,
+    }
+}
+
+/// What an append did.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AppendReport {
+    /// Report of the build. Entries that were left out are its `problems`.
+    pub build: Report,
+    /// Number of the new snapshot.
+    pub number: usize,
+    /// Bytes that were added to the image, without parity.
+    pub added_bytes: u64,
+    /// What was read back and compared; `None` if verification was off.
+    pub verified: Option<VerifyReport>,
+    /// Report of the parity, if the image had some.
+    pub parity: Option<ParityReport>,
+    /// The image had parity, and the new part has none.
+    pub is_unprotected: bool,
+    /// The image holds signatures; they are of earlier states.
+    pub is_signed: bool,
+    /// Bytes that an interrupted append had left and that were cut off.
+    pub cut_bytes: u64,
+}
+
+/// Appends a snapshot of `sources` to the image in the file at `path`.
+///
+/// # Errors
+/// On any error the image is as it was before. If only the parity of the new part could not be
+/// made, the snapshot is there, and the error says so.
+pub fn append(
+    path: &Path,
+    sources: &[Input],
+    options: &AppendOptions,
+    progress: &dyn Progress,
+) -> Result<AppendReport, Error> {
+    let create = &options.create;
+    shale_write::check(&create.build)?;
+    let name_len = create.build.snapshot_name.len();
+    if name_len > SNAPSHOT_NAME_LEN_MAX {
+        let allowed = format!("at most {SNAPSHOT_NAME_LEN_MAX} bytes");
+        let found = format!("{name_len} bytes long");
+        return Err(WriteError::Option { option: "the snapshot's name", found, allowed }.into());
+    }
+    let mut file = GrowingFile::open(path, options.waits, &create.cancel)?;
+    let (image, cut_bytes) = open_image(&file, path, options)?;
+    if image.snapshots().len() as u64 >= u64::from(SNAPSHOT_COUNT_MAX) {
+        return Err(refused(path, "it has as many snapshots as an image can have".to_owned()));
+    }
+    let facts = parity_facts(&image)?;
+    let is_signed = !signatures(&image)?.is_empty();
+    let start = image.offset();
+    let number = image.snapshots().len();
+    let excluded = file_identity(file.file()).map_err(Error::io("look at", path))?;
+
+    let mut tree = tree(&image, sources, excluded, options, progress)?;
+    let base = Arc::new(ImageBase::new(Arc::clone(&image))?);
+    file.begin(start + image.len())?;
+    let build = shale_write::Options { cancel: Some(create.cancel.flag()), ..create.build.clone() };
+    let appended = shale_write::append(
+        &mut *tree,
+        base,
+        &mut file,
+        &build,
+        &options.message,
+        &BuildProgress(progress),
+    )?;
+    let (build, trailer) = (appended.report, appended.trailer);
+    create.cancel.check()?;
+    let verified = match create.verify {
+        false => None,
+        true => {
+            progress.phase(Phase::Verify);
+            let again = file.file().try_clone().map_err(Error::io("read back", path))?;
+            let with_trailer = WithTrailer {
+                file: again,
+                start,
+                len: build.image_bytes,
+                trailer: trailer.clone(),
+            };
+            let threads = create.build.threads;
+            let source = Arc::new(with_trailer);
+            Some(verify(source, &build, threads, &create.cancel, progress)?)
+        }
+    };
+    create.cancel.check()?;
+    progress.phase(Phase::Sync);
+    file.finish(&trailer)?;
+    let parity = match facts {
+        Some(facts) if !options.drops_parity => {
+            let how = ParityOptions::default()
+                .parts_per_million(facts.parts_per_million)
+                .offset(OffsetChoice::At(start))
+                .threads(create.build.threads)
+                .cancel(Cancel::new());
+            Some(add_to_file(file.file(), path, &how, progress)?)
+        }
+        _ => None,
+    };
+    Ok(AppendReport {
+        added_bytes: build.image_bytes - image.len(),
+        number,
+        verified,
+        is_unprotected: facts.is_some() && parity.is_none(),
+        parity,
+        is_signed,
+        cut_bytes,
+        build,
+    })
+}
+
+/// Opens the image in its newest state. Also returns how many bytes of an interrupted append follow
+/// it.
+fn open_image(
+    file: &GrowingFile,
+    path: &Path,
+    options: &AppendOptions,
+) -> Result<(Arc<Image>, u64), Error> {
+    let again = file.file().try_clone().map_err(Error::io("open", path))?;
+    let source = Arc::new(FileSource::new(again).map_err(Error::io("open", path))?);
+    // What is damaged must be noticed, not repaired: the repaired bytes would not be in the file.
+    let read = Options::default().offset(options.offset).repair(false);
+    let image = Image::open(Arc::clone(&source) as Arc<dyn ByteSource>, read)?;
+    let tail = tail::look(&image, &*source).map_err(Error::io("read", path))?;
+    if let Tail::Other(len) = tail {
+        let what = format!(
+            "{len} bytes that are not part of it follow it in its file; copy it out of there first"
+        );
+        return Err(refused(path, what));
+    }
+    if let (Some(recovery), Tail::Nothing) = (image.recovered(), tail) {
+        return Err(refused(path, format!("{}; repair it first", recovery.reason)));
+    }
+    Ok((image, if let Tail::Torn(len) = tail { len } else { 0 }))
+}
+
+fn refused(path: &Path, what: String) -> Error {
+    Error::NotAppendable { path: path.to_owned(), what }
+}
+
+/// Opens the sources as one tree: as the whole of it, or added to the newest one of the image.
+fn tree(
+    image: &Arc<Image>,
+    sources: &[Input],
+    excluded: shale_model::LinkId,
+    options: &AppendOptions,
+    progress: &dyn Progress,
+) -> Result<Box<dyn EntrySource>, Error> {
+    let create = &options.create;
+    let newest = image.tree(&SnapshotChoice::Newest)?;
+    let mut parts = Vec::new();
+    if options.adds {
+        let removes = Choose { rules: Arc::clone(&options.removes), ..Choose::default() };
+        let source = held(newest.clone(), &removes)?;
+        parts.push(Part { source, prefix: Vec::new(), is_tree: false });
+    }
+    // Times that are not those of the files tell nothing.
+    let looks =
+        !options.reads_all && create.adjust.mtime.is_none() && create.adjust.time_max.is_none();
+    for mut part in open::parts(sources, &[excluded], create, &BuildProgress(progress))? {
+        if part.is_tree && looks {
+            let prefix = part.prefix.clone();
+            part.source = Box::new(Unchanged::new(part.source, newest.clone(), prefix));
+        }
+        parts.push(part);
+    }
+    let replaces = create.replace || options.adds;
+    Ok(without_empty(Joined::new(parts, replaces), create))
+}
+
+/// A file whose last bytes are not written yet.
+struct WithTrailer {
+    file: File,
+    /// Where the image begins in the file.
+    start: u64,
+    /// Bytes of the image with its trailer.
+    len: u64,
+    trailer: Vec<u8>,
+}
+
+impl ByteSource for WithTrailer {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let written_len = self.len - self.trailer.len() as u64;
+        let of_file = written_len.saturating_sub(offset).min(buf.len() as u64) as usize;
+        let (of_file, rest) = buf.split_at_mut(of_file);
+        self.file.read_exact_at(of_file, self.start + offset)?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let from = (offset + of_file.len() as u64 - written_len) as usize;
+        let found = self.trailer.get(from..from + rest.len());
+        rest.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! The image that an append continues, read by the reader for the writer.
+//!
+//! Contents are compared by their bytes: a content of the same length is read and digested once,
+//! and its digest is kept. So what an append shares with the image is right even if nothing in the
+//! image says what its contents are.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use shale_codec::merkle::LeafHasher;
+use shale_format::merkle::{HASH_LEN, LEAF_LEN, MERKLE_HEAD_LEN};
+use shale_format::schema::{contents, frames};
+use shale_read::{Image, PieceKind, ReadError, TableId};
+use shale_table::{Page, PageRef, PageSource, Schema, Table, TableRoot};
+use shale_write::digest::{ContentDigest, ContentHasher};
+use shale_write::{Base, BaseError, BaseFrame, BaseState};
+
+/// Bytes read at a time where the image has no hashes of its leaves.
+const STEP_LEN: u64 = 1 << 20;
+
+/// An open image.
+pub(super) struct ImageBase {
+    image: Arc<Image>,
+    state: BaseState,
+    /// Lengths and contents, sorted; read when first asked for.
+    by_len: OnceLock<Vec<(u64, u64)>>,
+    /// What was read of contents so far.
+    known: Mutex<HashMap<u64, Arc<Known>>>,
+}
+
+/// What was read of a content.
+struct Known {
+    digest: ContentDigest,
+    holes: Vec<Range<u64>>,
+}
+
+impl ImageBase {
+    /// Reads where everything ends.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub(super) fn new(image: Arc<Image>) -> Result<Self, ReadError> {
+        let root = image.root().clone();
+        // Both tables end with a row that says where their space ends.
+        let end = |table: TableRoot, schema: &'static Schema, column| match table.row_count {
+            0 => Ok(0),
+            rows => {
+                let id = TableId { snapshot: None, root: table, schema };
+                let pages = image.table_pages(&id);
+                Table::new(table, schema, &pages)?.u64(column, rows - 1)
+            }
+        };
+        let state = BaseState {
+            image_id: image.superblock().image_id,
+            image_len: image.len(),
+            section_count: image.trailer().section_count + 1,
+            content_count: image.content_count(),
+            content_space_len: end(root.contents, &contents::SCHEMA, contents::BASE)?,
+            stream_len: end(root.frames, &frames::SCHEMA, frames::PLAIN_START)?,
+            root,
+        };
+        Ok(Self { image, state, by_len: OnceLock::new(), known: Mutex::default() })
+    }
+
+    fn by_len(&self) -> Result<&[(u64, u64)], ReadError> {
+        if let Some(found) = self.by_len.get() {
+            return Ok(found);
+        }
+        let root = self.state.root.contents;
+        let id = TableId { snapshot: None, root, schema: &contents::SCHEMA };
+        let pages = self.image.table_pages(&id);
+        let mut bases = Vec::new();
+        let table = Table::new(root, &contents::SCHEMA, &pages)?;
+        table.u64_range(contents::BASE, 0..root.row_count, &mut bases)?;
+        let lens = bases.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+        let mut found: Vec<(u64, u64)> = lens.zip(0..).collect();
+        found.sort_unstable();
+        Ok(self.by_len.get_or_init(|| found))
+    }
+
+    fn known(&self, content: u64) -> Result<Arc<Known>, ReadError> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known().get(&content) {
+            return Ok(Arc::clone(found));
+        }
+        let len = self.image.content_len(content)?;
+        let mut hasher = ContentHasher::new();
+        let mut holes: Vec<Range<u64>> = Vec::new();
+        for piece in self.image.pieces(content, 0..len)? {
+            let piece = piece?;
+            match piece.kind {
+                PieceKind::Frame { frame, frame_offset } => {
+                    let plain = self.image.frame(frame)?;
+                    let from = usize::try_from(frame_offset).unwrap_or(usize::MAX);
+                    let end = from.saturating_add(usize::try_from(piece.len).unwrap_or(usize::MAX));
+                    hasher.update(plain.get(from..end).unwrap_or_default());
+                }
+                PieceKind::Zero => hasher.update_zeroes(piece.len),
+                PieceKind::Hole => {
+                    hasher.update_zeroes(piece.len);
+                    let end = piece.offset + piece.len;
+                    match holes.last_mut() {
+                        Some(last) if last.end == piece.offset => last.end = end,
+                        _ => holes.push(piece.offset..end),
+                    }
+                }
+            }
+        }
+        let found = Arc::new(Known { digest: hasher.finish(), holes });
+        known().insert(content, Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// The hashes of the leaves that the Merkle tree of the image covers and that are complete; the
+    /// others are hashed again.
+    fn covered_leaves(&self) -> Result<Vec<[u8; HASH_LEN]>, ReadError> {
+        let Some((head, _)) = self.image.identity()? else { return Ok(Vec::new()) };
+        let offset = self.image.trailer().merkle_offset;
+        let Some(section) = self.image.section_at(offset)? else { return Ok(Vec::new()) };
+        let payload = self.image.section_payload(&section, section.stored_len)?;
+        let whole = usize::try_from(head.covered_len / LEAF_LEN).unwrap_or(usize::MAX);
+        let hashes = payload.get(MERKLE_HEAD_LEN..).unwrap_or_default();
+        let (hashes, _) = hashes.as_chunks::<HASH_LEN>();
+        Ok(hashes.iter().take(whole).copied().collect())
+    }
+}
+
+impl Base for ImageBase {
+    fn state(&self) -> &BaseState {
+        &self.state
+    }
+
+    fn leaves(&self) -> Result<LeafHasher, BaseError> {
+        let leaves = self.covered_leaves()?;
+        let mut at = leaves.len() as u64 * LEAF_LEN;
+        let mut hasher = LeafHasher::after(LEAF_LEN as usize, leaves);
+        let mut bytes = Vec::new();
+        while at < self.state.image_len {
+            let len = (self.state.image_len - at).min(STEP_LEN);
+            bytes.resize(len as usize, 0);
+            self.image.read_stored(at, &mut bytes)?;
+            hasher.update(&bytes);
+            at += len;
+        }
+        Ok(hasher)
+    }
+
+    fn content_len(&self, content: u64) -> Result<u64, BaseError> {
+        Ok(self.image.content_len(content)?)
+    }
+
+    fn contents_of_len(&self, len: u64) -> Result<Vec<u64>, BaseError> {
+        let all = self.by_len()?;
+        let first = all.partition_point(|&(found, _)| found < len);
+        let same = all[first..].iter().take_while(|&&(found, _)| found == len);
+        Ok(same.map(|&(_, content)| content).collect())
+    }
+
+    fn content_is(
+        &self,
+        content: u64,
+        digest: &ContentDigest,
+        holes: &[Range<u64>],
+    ) -> Result<bool, BaseError> {
+        let known = self.known(content)?;
+        Ok(known.digest == *digest && known.holes == holes)
+    }
+
+    fn frames(&self) -> Result<Vec<BaseFrame>, BaseError> {
+        let mut found = Vec::new();
+        for record in self.image.frame_records(0..self.image.frame_count()) {
+            let (_, record) = record?;
+            let references = self.image.references(&record)?.frames().to_vec();
+            found.push(BaseFrame { plain_len: record.plain_len, depth: record.depth, references });
+        }
+        Ok(found)
+    }
+
+    fn frame(&self, frame: u64) -> Result<Arc<Vec<u8>>, BaseError> {
+        Ok(self.image.frame(frame)?)
+    }
+
+    fn page(
+        &self,
+        table: &TableRoot,
+        page: &PageRef,
+        schema: &'static Schema,
+    ) -> Result<Arc<Page>, BaseError> {
+        let id = TableId { snapshot: None, root: *table, schema };
+        Ok(self.image.table_pages(&id).page(page, schema)?)
+    }
+
+    fn page_bytes(&self, table: &TableRoot, page: &PageRef) -> Result<Vec<u8>, BaseError> {
+        let id = TableId { snapshot: None, root: *table, schema: &contents::SCHEMA };
+        Ok(self.image.table_pages(&id).read_plain(page)?)
+    }
+
+    fn read_stored(&self, offset: u64, out: &mut [u8]) -> Result<(), BaseError> {
+        Ok(self.image.read_stored(offset, out)?)
+    }
+}
