@@ -106,7 +106,7 @@ fn take_boxed(mut source: Box<dyn EntrySource>) {
                 let read = std::io::copy(&mut reader.take(left), &mut std::io::sink());
                 left = left.saturating_sub(read.unwrap_or(0));
             }
-            Content::None | Content::File(_) => {}
+            Content::None | Content::File(_) | Content::Held(_) => {}
         }
         if left == 0 {
             break;

@@ -68,7 +68,7 @@ impl Taken {
                         continue;
                     }
                 }
-                Content::None | Content::File(_) => {}
+                Content::None | Content::File(_) | Content::Held(_) => {}
             }
             let xattrs = entry.xattrs.iter();
             let xattrs = xattrs.map(|xattr| {
