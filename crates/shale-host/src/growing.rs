@@ -116,6 +116,8 @@ impl Drop for GrowingFile {
             // If that fails, the bytes stay after the end, where readers ignore them.
             let _ = self.file.set_len(end);
         }
+        // A child process that has not begun its program yet shares the open file.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
