@@ -11,6 +11,7 @@ use crate::base::frames::OldFrames;
 use crate::exec::build::Build;
 use crate::exec::pool::Urgency;
 use crate::plan::error::WriteError;
+use crate::plan::report::Stage;
 use crate::reference::sketch::sketch_of;
 use crate::reference::stage::RATE_LOG2;
 use crate::segment::segmenter::{Anchor, anchors_of};
@@ -59,7 +60,7 @@ pub(crate) fn learn<'env>(
         build.check_cancel()?;
         let at = start;
         start += old.len_of(frame);
-        in_progress.push_back(build.submit(Urgency::Normal, move |_| {
+        in_progress.push_back(build.submit(Urgency::Normal, Stage::Refer, move |_| {
             let mut found = Learned::default();
             let Ok(plain) = base.frame(frame as u64) else { return found };
             if wanted.sketch {
