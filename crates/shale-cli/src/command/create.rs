@@ -446,7 +446,7 @@ pub fn details(build: &Report, say: &Say) {
         build.references,
         size::show(build.reference_saved_bytes)
     ));
-    let (deciding, all) = cpu_seconds(report);
+    let (deciding, all) = cpu_seconds(build);
     let stages = build.times.iter().map(|time| {
         format!("{} {:.1}", time.stage.name(), (time.deciding + time.helping).as_secs_f64())
     });
@@ -464,8 +464,8 @@ pub fn details(build: &Report, say: &Say) {
 }
 
 /// CPU seconds of the build: of the deciding thread, and of all.
-fn cpu_seconds(report: &CreateReport) -> (f64, f64) {
-    let times = report.build.times.iter();
+fn cpu_seconds(build: &Report) -> (f64, f64) {
+    let times = build.times.iter();
     times.fold((0.0, 0.0), |(deciding, all), time| {
         let own = time.deciding.as_secs_f64();
         (deciding + own, all + own + time.helping.as_secs_f64())
@@ -478,7 +478,7 @@ fn share(part: f64, whole: f64) -> f64 {
 
 fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
     let build = &report.build;
-    let (deciding, all) = cpu_seconds(report);
+    let (deciding, all) = cpu_seconds(build);
     json!({
         "identity": build.identity.to_string(),
         "parity": report.parity.as_ref().map(super::parity::as_json),
