@@ -257,7 +257,7 @@ fn import(archive: &Path) -> Given {
         let bytes = match entry.content {
             Content::Bytes(bytes) => Some(bytes),
             Content::None => Some(Vec::new()),
-            Content::File(_) => None,
+            Content::File(_) | Content::Held(_) => None,
             Content::Reader { reader, holes } => {
                 let mut plain = Vec::new();
                 let read = reader.take(left + 1).read_to_end(&mut plain);
