@@ -163,6 +163,7 @@ mod tests {
         file.begin(6).unwrap();
         file.write_all(b" and").unwrap();
         file.finish(b" after").unwrap();
+        drop(file);
         assert_eq!(std::fs::read(&path).unwrap(), b"before and after");
         // One that never began changes nothing.
         drop(open());

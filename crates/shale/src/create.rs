@@ -203,8 +203,9 @@ fn pad_stream(
     options: &CreateOptions,
 ) -> io::Result<()> {
     let padded_len = if options.pad { image_len.next_multiple_of(PADDED_TO) } else { image_len };
-    // Less than a block.
-    stream.write_all(&vec![0; (padded_len - image_len) as usize])
+    // Less than a block. A stream may hold back what was not flushed.
+    stream.write_all(&vec![0; (padded_len - image_len) as usize])?;
+    stream.flush()
 }
 
 /// Overwrites the data that follow an image on a block device, as far as readers look, so that they

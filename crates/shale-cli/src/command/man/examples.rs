@@ -115,6 +115,25 @@ pub fn of(name: &str) -> (&'static [Example], &'static [&'static str]) {
             &[("shale diff old.shale new.shale", "Lists what was added, removed and changed.")],
             &["shale-verify(1)", "shale-snapshots(1)"],
         ),
+        "append" => (
+            &[
+                ("shale append home.shale ~", "Adds a snapshot of a directory."),
+                (
+                    "shale append logs.shale --add 2026-11-23=/var/log/day",
+                    "Adds a directory to the newest tree.",
+                ),
+                ("shale append logs.shale --remove '*.tmp'", "Leaves files out of the next tree."),
+            ],
+            &["shale-create(1)", "shale-snapshots(1)", "shale-diff(1)"],
+        ),
+        "cache" => (
+            &[
+                ("shale cache list", "Lists the images of which something is cached."),
+                ("shale cache clear --all", "Removes all that is cached."),
+            ],
+            &["shale-mount(1)", "shale-info(1)"],
+        ),
+        "cache list" | "cache clear" | "cache dir" => (&[], &["shale-cache(1)"]),
         "snapshots" => (
             &[("shale snapshots image.shale", "Lists the snapshots.")],
             &["shale-diff(1)", "shale-info(1)"],

@@ -27,17 +27,19 @@ ln usr/lib/one usr/lib/two; ln usr/lib/one usr/lib/three; ln -s usr/lib lib
 echo x > var/cache/x; echo y > var/cache/y; mkdir kind; echo in > kind/in; echo kind > other
 chown 1000:2000 etc/base; chmod 4755 usr/lib/one; mkfifo pipe
 head -c 3000000 /dev/urandom > usr/lib/large
+find . -exec touch -h -d @1700000001 {} +
 cd ../.. && umoci repack --refresh-bundle --image oci:one bundle
+mkdir first && cp -a bundle/rootfs first
 cd bundle/rootfs
 rm etc/gone usr/lib/one; rm -r kind other var/cache; echo is a file > kind; mkdir other var/cache
 echo in > other/in; echo new > var/cache/new; echo changed > etc/base; touch .early; rm -r empty
+find . -exec touch -h -d @1700000002 {} +
 cd ../.. && umoci repack --refresh-bundle --image oci:two bundle
 cd bundle/rootfs
 rm kind; mkdir kind; echo again > kind/again; rm pipe; echo conf > etc/conf.d/a
 setfattr -n user.note -v kept etc/conf.d/a 2>/dev/null || true
+find . -exec touch -h -d @1700000003 {} +
 cd ../.. && umoci repack --refresh-bundle --image oci:three bundle
-rm -rf bundle; umoci unpack --image oci:three bundle
-umoci unpack --image oci:one first
 "#;
 
 fn able() -> bool {
@@ -72,7 +74,7 @@ fn fails(folder: &Path, words: &[&str], parts: &[&str]) {
 }
 
 #[test]
-fn the_tree_of_an_image_is_what_umoci_unpacks() {
+fn the_tree_of_an_image_is_the_one_that_umoci_packed() {
     if !able() {
         return;
     }
