@@ -53,7 +53,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("shale-fuse", &["shale-read"]),
     ("shale-remote", &[]),
-    ("shale-cli", &["shale", "shale-fuse", "shale-remote"]),
+    ("shale-serve", &["shale-extract", "shale-host", "shale-read"]),
+    ("shale-cli", &["shale", "shale-fuse", "shale-remote", "shale-serve"]),
     ("shale-capi", &["shale-extract", "shale-host", "shale-model", "shale-read"]),
     ("shale-py", &["shale"]),
 ];

@@ -14,6 +14,7 @@ mod mount; // mount, umount and stats
 mod listing; // ls, tree, stat, cat and dump
 mod extract; // extract
 mod export; // export
+mod serve; // serve
 mod query; // find, diff, grep and snapshots
 mod remote; // images that are elsewhere, and the cache of them
 mod integrity; // check, signatures, parity and repair
@@ -31,6 +32,7 @@ pub use query::{Diff, Find, Grep};
 #[cfg(feature = "remote")]
 pub use remote::CacheCommand;
 pub use remote::RemoteArgs;
+pub use serve::Serve;
 
 /// Packs a tree of files into one small, read-only image that reads like a file system.
 #[derive(Debug, Parser)]
@@ -104,6 +106,8 @@ pub enum Command {
     Append(Append),
     /// Mount an image on a directory.
     Mount(Mount),
+    /// Serve images over HTTP and WebDAV, to browsers, file managers and download tools.
+    Serve(Serve),
     /// Unmount mounted images.
     #[command(alias = "unmount")]
     Umount(Umount),

@@ -6,6 +6,7 @@ pub mod create; // sources into an image
 pub mod append; // one more snapshot in an image
 pub mod check; // checks for damage
 pub mod mount; // mounts
+pub mod serve; // images over HTTP and WebDAV
 pub mod umount; // unmounts
 pub mod mounts; // lists mounts
 pub mod stats; // statistics of a mount

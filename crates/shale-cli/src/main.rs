@@ -104,6 +104,7 @@ fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
         }
         Command::Append(args) => command::append::run(args, say),
         Command::Mount(args) => command::mount::run(args, say),
+        Command::Serve(args) => command::serve::run(args, say),
         Command::Umount(args) => command::umount::run(args, say),
         Command::Ls(args) => command::ls::run(args, say),
         Command::Tree(args) => command::tree::run(args, say),

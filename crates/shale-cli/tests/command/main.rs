@@ -19,6 +19,7 @@ mod mounts; // lists of mounts, several at once, made mount points, logs
 mod block_device; // padding, loop devices, types of mount(8)
 mod signal; // ignored signals stay ignored
 mod threads; // limits on threads
+mod serve; // images over HTTP and WebDAV
 mod remote; // images that are elsewhere
 mod install; // files of `make install`
 mod events; // waiting for mounts, files and processes

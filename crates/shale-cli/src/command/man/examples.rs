@@ -134,6 +134,10 @@ pub fn of(name: &str) -> (&'static [Example], &'static [&'static str]) {
             &["shale-mount(1)", "shale-info(1)"],
         ),
         "cache list" | "cache clear" | "cache dir" => (&[], &["shale-cache(1)"]),
+        "serve" => (
+            &[("shale serve photos.shale", "Shows the image to a browser on this machine.")],
+            &["shale-mount(1)", "shale-ls(1)"],
+        ),
         "snapshots" => (
             &[("shale snapshots image.shale", "Lists the snapshots.")],
             &["shale-diff(1)", "shale-info(1)"],
