@@ -147,9 +147,8 @@ pub fn append(
                 len: build.image_bytes,
                 trailer: trailer.clone(),
             };
-            let threads = create.build.threads;
             let source = Arc::new(with_trailer);
-            Some(verify(source, &build, threads, &create.cancel, progress)?)
+            Some(verify(source, &build, &create.build, &create.cancel, progress)?)
         }
     };
     create.cancel.check()?;

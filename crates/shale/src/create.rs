@@ -96,7 +96,7 @@ fn to_file(
             let again = FileSource::new(again).map_err(Error::io("read back", path))?;
             // Without the padding.
             let again = SliceSource::new(again, 0, build.image_bytes);
-            Some(verify(Arc::new(again), &build, options.build.threads, &options.cancel, progress)?)
+            Some(verify(Arc::new(again), &build, &options.build, &options.cancel, progress)?)
         }
     };
     options.cancel.check()?;

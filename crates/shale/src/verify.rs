@@ -5,7 +5,7 @@
 //! build computed from the source, before anything was packed. Contents are read in order, so
 //! frames are decoded about once. Of an image that a build continued, the contents that it held
 //! before are not read again: the build read them itself where it took a file to be equal. Memory:
-//! the frame cache and the digests in the report.
+//! the digests in the report and caches, which stay within a share of the memory of the build.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,6 +27,8 @@ use crate::error::Error;
 
 /// Contents longer than this are decoded by all threads together, others by one thread each.
 const LARGE_LEN: u64 = 32 << 20;
+/// Least bytes of the frame cache: the frames of one read, with what they refer to.
+const CACHE_BYTES_MIN: u64 = 24 << 20;
 /// Contents that a worker takes at once.
 const CONTENTS_TAKEN: u64 = 64;
 
@@ -51,7 +53,7 @@ pub struct VerifyReport {
 pub fn verify(
     source: Arc<dyn ByteSource>,
     report: &Report,
-    threads: usize,
+    build: &shale_write::Options,
     cancel: &Cancel,
     progress: &dyn Progress,
 ) -> Result<VerifyReport, Error> {
@@ -62,7 +64,7 @@ pub fn verify(
     }
     // Damage must be noticed here, not repaired.
     let expect = Some(report.identity);
-    let options = Options::default().expect(expect).repair(false);
+    let options = within(build, Options::default()).expect(expect).repair(false);
     let image = Image::open(source, options).map_err(unreadable)?;
     if let Some(recovery) = image.recovered() {
         return fail(format!("its newest state is not whole: {}", recovery.reason));
@@ -84,7 +86,7 @@ pub fn verify(
         failure: Mutex::new(None),
     };
     progress.found(contents, verifier.total().map_err(unreadable)?);
-    let threads = thread_count(threads);
+    let threads = thread_count(build.threads);
     let entries = std::thread::scope(|scope| {
         let workers = threads::start(scope, threads - 1, || || verifier.small_contents());
         let entries = verifier.tree(&tree);
@@ -103,6 +105,18 @@ pub fn verify(
         entries,
         frames_decoded: image.counters().snapshot().frames_decoded,
     })
+}
+
+/// Bounds the caches by the memory that the build may use, or that the system allows.
+fn within(build: &shale_write::Options, options: Options) -> Options {
+    let memory = match (build.memory_bytes_max, build.memory_bytes_there) {
+        (0, 0) => return options,
+        (0, there) => there,
+        (max, _) => max,
+    };
+    let frames = options.cache_bytes_max.min(memory / 4).max(CACHE_BYTES_MIN);
+    let pages = options.page_cache_bytes_max.min(memory / 16).max(CACHE_BYTES_MIN / 4);
+    options.cache_bytes_max(frames).page_cache_bytes_max(pages)
 }
 
 fn fail<T>(what: String) -> Result<T, Error> {

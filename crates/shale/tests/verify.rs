@@ -32,7 +32,8 @@ fn build(source: &Path) -> (Vec<u8>, Report) {
 
 fn judge(image: &[u8], report: &Report, threads: usize) -> Result<shale::VerifyReport, Error> {
     let source: Arc<dyn ByteSource> = Arc::new(MemorySource::new(image.to_vec()));
-    verify(source, report, threads, &Cancel::new(), &NoProgress)
+    let options = Options { threads, ..Options::default() };
+    verify(source, report, &options, &Cancel::new(), &NoProgress)
 }
 
 #[test]
