@@ -25,7 +25,7 @@ enum shale_code
    */
   SHALE_CODE_ARGUMENT = 1,
   /**
-   * There is no such file, path or inode.
+   * The file, path or inode does not exist.
    */
   SHALE_CODE_NOT_FOUND = 2,
   /**

@@ -15,7 +15,7 @@ pub enum Code {
     Ok = 0,
     /// An argument is not valid: a null pointer, or a text that cannot be parsed.
     Argument = 1,
-    /// There is no such file, path or inode.
+    /// The file, path or inode does not exist.
     NotFound = 2,
     /// The inode is not a directory.
     NotDirectory = 3,

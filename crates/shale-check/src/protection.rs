@@ -77,8 +77,8 @@ pub struct RemovedParity {
     pub signatures: u64,
 }
 
-/// Removes all parity from the image in the file at `path`, in place. Signatures stay: they are
-/// about the identity, which does not change. Returns none if there is no parity.
+/// Removes all parity from the image in the file at `path`, in place. Signatures stay valid,
+/// because the identity does not change. Returns `None` if the image has no parity.
 ///
 /// The image is checked first, as its parity could repair damage, unless
 /// [`ParityOptions::force`] is set. A crash after the file was cut and before signatures were
@@ -148,8 +148,8 @@ struct Cut {
     signatures: Vec<Signature>,
 }
 
-/// Finds where to cut. None if there is no parity; none inside if something else than protection
-/// follows it.
+/// Finds where to cut the file. Returns `None` if the image has no parity, and `Some(None)` if
+/// sections other than parity and signatures follow it.
 fn cut(image: &Image) -> Result<Option<Option<Cut>>, Error> {
     let (mut end, mut has_parity, mut is_appended) = (0, false, false);
     let mut signatures = Vec::new();

@@ -306,7 +306,7 @@ pub struct Verified {
 /// image, and that every byte of the image matches the signed identity.
 ///
 /// # Errors
-/// [`Error::Sign`] if there is no such signature or the image does not match it.
+/// [`Error::Sign`] if none of `keys` signed the image, or if its bytes do not match the signature.
 pub fn verify_signature(
     path: &Path,
     keys: &[PublicKey],

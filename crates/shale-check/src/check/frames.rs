@@ -25,8 +25,8 @@ use super::rows::{Shared, record};
 use super::store::{PageFault, Store, TablePages};
 use crate::error::Error;
 
-/// Frames that a worker takes at once. Few, so that neighbours are decoded at about the same time
-/// and find each other's references; more than one, so that the counter is no bottleneck.
+/// Frames that a worker takes at once. With few, neighbours are decoded at about the same time and
+/// find each other's references in the cache. With one, workers would compete for the counter.
 const FRAMES_TAKEN: u64 = 8;
 /// Frames that belong to the same part when a part of the image is checked, as neighbours share
 /// references. A multiple of [`FRAMES_TAKEN`].

@@ -50,7 +50,7 @@ impl Subset {
     /// Everything.
     pub const ALL: Subset = Subset { part: 1, of: 1 };
 
-    /// Returns part `part` of `of`, counted from 1; `None` if there is no such part.
+    /// Returns part number `part` of `of`, counted from 1; `None` if the number is out of range.
     pub fn new(part: u64, of: u64) -> Option<Self> {
         (1 <= part && part <= of).then_some(Self { part, of })
     }

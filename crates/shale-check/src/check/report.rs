@@ -107,8 +107,8 @@ pub struct CheckReport {
     pub image_len: u64,
     /// Bytes of the source after the image; 0 if they are padding, which is zeroes.
     pub bytes_behind: u64,
-    /// The identity that the image claims; `None` before format 0.2. It is the expected one if
-    /// one was expected and there is no problem.
+    /// The identity that the image claims; `None` before format 0.2. If the caller expected an
+    /// identity and the check found no problem, both are equal.
     pub identity: Option<Identity>,
     /// The level of the check.
     pub level: Level,
