@@ -2,45 +2,21 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
+/// Everything but unreserved characters (RFC 3986, section 2.3).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The same without the slash, for paths.
+const RESERVED_IN_PATHS: &AsciiSet = &RESERVED.remove(b'/');
 
 /// Percent-encodes everything but unreserved characters, and `/` if `slash` allows it.
 pub(crate) fn encode(bytes: &[u8], slash: bool) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte));
-            }
-            b'/' if slash => out.push('/'),
-            _ => {
-                out.push('%');
-                out.push(char::from(b"0123456789ABCDEF"[usize::from(byte >> 4)]));
-                out.push(char::from(b"0123456789ABCDEF"[usize::from(byte & 15)]));
-            }
-        }
-    }
-    out
+    percent_encode(bytes, if slash { RESERVED_IN_PATHS } else { RESERVED }).to_string()
 }
 
 /// Decodes percent-encoding. Bytes that are not encoded stay.
 pub(crate) fn decode(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let digits = bytes.get(at + 1..at + 3).and_then(|two| std::str::from_utf8(two).ok());
-        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(byte) if bytes[at] == b'%' => {
-                out.push(byte);
-                at += 3;
-            }
-            _ => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    out
+    percent_decode_str(text).collect()
 }
 
 /// Hexadecimal digits.

@@ -2,39 +2,20 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
+/// Everything but unreserved characters (RFC 3986, section 2.3) and the slash.
+const RESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// Percent-encodes a path for a URL; slashes stay.
 pub(crate) fn encode(path: &[u8]) -> String {
-    let mut out = String::with_capacity(path.len());
-    for &byte in path {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out += &format!("%{byte:02X}");
-        }
-    }
-    out
+    percent_encode(path, RESERVED).to_string()
 }
 
 /// Undoes percent-encoding. What is not valid stays as it is.
 pub(crate) fn decode(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let digits = bytes.get(at + 1..at + 3).and_then(|two| std::str::from_utf8(two).ok());
-        match digits.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(byte) if bytes[at] == b'%' => {
-                out.push(byte);
-                at += 3;
-            }
-            _ => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    out
+    percent_decode_str(text).collect()
 }
 
 /// A name as text of HTML or XML. Bytes that are not UTF-8 and control characters are replaced.
