@@ -107,9 +107,11 @@ pub fn remove_parity(
     if source.len() > start + len {
         return Err(refuse(ParityProblem::OtherDataFollows));
     }
-    let Some(cut) = cut(&image)? else { return Ok(None) };
-    let Cut { len: cut_len, signatures } =
-        cut.ok_or_else(|| refuse(ParityProblem::AppendedAfter))?;
+    let (cut_len, signatures) = match cut(&image)? {
+        Cut::NoParity => return Ok(None),
+        Cut::AppendedAfter => return Err(refuse(ParityProblem::AppendedAfter)),
+        Cut::At { len, signatures } => (len, signatures),
+    };
     if !options.force {
         let how = CheckOptions::default()
             .offset(OffsetChoice::At(start))
@@ -140,17 +142,23 @@ pub fn remove_parity(
     }))
 }
 
-/// The image without its parity.
-struct Cut {
-    /// Its length: the end of the last trailer before the first parity.
-    len: u64,
-    /// The signatures beyond that length.
-    signatures: Vec<Signature>,
+/// Where to cut the file so that the image loses its parity.
+enum Cut {
+    /// There is no parity.
+    NoParity,
+    /// Sections other than parity and signatures follow the parity.
+    AppendedAfter,
+    /// Here.
+    At {
+        /// The end of the last trailer before the first parity, relative to the image.
+        len: u64,
+        /// The signatures beyond that length.
+        signatures: Vec<Signature>,
+    },
 }
 
-/// Finds where to cut the file. Returns `None` if the image has no parity, and `Some(None)` if
-/// sections other than parity and signatures follow it.
-fn cut(image: &Image) -> Result<Option<Option<Cut>>, Error> {
+/// Finds where to cut the file.
+fn cut(image: &Image) -> Result<Cut, Error> {
     let (mut end, mut has_parity, mut is_appended) = (0, false, false);
     let mut signatures = Vec::new();
     for section in image.sections() {
@@ -170,8 +178,8 @@ fn cut(image: &Image) -> Result<Option<Option<Cut>>, Error> {
         }
     }
     Ok(match (has_parity, is_appended) {
-        (false, _) => None,
-        (true, true) => Some(None),
-        (true, false) => Some(Some(Cut { len: end, signatures })),
+        (false, _) => Cut::NoParity,
+        (true, true) => Cut::AppendedAfter,
+        (true, false) => Cut::At { len: end, signatures },
     })
 }

@@ -16,8 +16,8 @@ use crate::output::tables::Tables;
 use crate::plan::budget::Plan;
 use crate::plan::error::WriteError;
 use crate::plan::options::Options;
-use crate::plan::progress::{Phase, Progress};
 use crate::plan::report::{Report, Stage};
+use shale_host::{Phase, Progress};
 
 /// Builds an image of everything `source` yields and writes it to `out`, front to back.
 ///

@@ -29,11 +29,11 @@ pub use plan::budget::{MEMORY_BYTES_DEFAULT, THREADS_MAX};
 pub use plan::error::WriteError;
 pub use plan::options::Options;
 pub use plan::order::Order;
-pub use plan::progress::{NoProgress, Phase, Progress};
 pub use plan::report::Report;
 pub use plan::{digest, level};
 pub use shale_codec::Settings;
 pub use shale_format::Category;
+pub use shale_host::{NoProgress, Phase, Progress};
 pub use shale_model::{
     Amend, Change, ChangeKind, EntrySource, Problem, ProblemKind, Select, SourceEntry,
 };

@@ -13,8 +13,8 @@ use crate::plan::error::WriteError;
 use crate::plan::level::ReferenceLimits;
 use crate::plan::options::Options;
 use crate::plan::order::Order;
-use crate::plan::progress::NoProgress;
 use crate::plan::report::Report;
+use shale_host::NoProgress;
 
 /// Files in memory.
 struct Files<'a>(std::slice::Iter<'a, (String, Vec<u8>)>);

@@ -27,7 +27,6 @@ use shale_write::{Report, WriteError};
 use crate::error::Error;
 use crate::input::{Choose, Input, Joined, Part, held, open, without_empty};
 use crate::options::CreateOptions;
-use crate::progress::BuildProgress;
 use crate::verify::{VerifyReport, verify};
 use base::ImageBase;
 use tail::Tail;
@@ -126,14 +125,8 @@ pub fn append(
     let base = Arc::new(ImageBase::new(Arc::clone(&image))?);
     file.begin(start + image.len())?;
     let build = shale_write::Options { cancel: Some(create.cancel.flag()), ..create.build.clone() };
-    let appended = shale_write::append(
-        &mut *tree,
-        base,
-        &mut file,
-        &build,
-        &options.message,
-        &BuildProgress(progress),
-    )?;
+    let appended =
+        shale_write::append(&mut *tree, base, &mut file, &build, &options.message, progress)?;
     let (build, trailer) = (appended.report, appended.trailer);
     create.cancel.check()?;
     let verified = match create.verify {
@@ -225,7 +218,7 @@ fn tree(
     // Times that are not those of the files tell nothing.
     let looks =
         !options.reads_all && create.adjust.mtime.is_none() && create.adjust.time_max.is_none();
-    for mut part in open::parts(sources, &[excluded], create, &BuildProgress(progress))? {
+    for mut part in open::parts(sources, &[excluded], create, progress)? {
         if part.is_tree && looks {
             let prefix = part.prefix.clone();
             part.source = Box::new(Unchanged::new(part.source, newest.clone(), prefix));

@@ -19,7 +19,6 @@ use shale_write::source::file_identity;
 use crate::error::Error;
 use crate::input::{Input, open};
 use crate::options::CreateOptions;
-use crate::progress::BuildProgress;
 use crate::verify::{VerifyReport, verify};
 use shale_check::{ParityOptions, ParityReport, add_to_file};
 
@@ -225,9 +224,8 @@ fn build(
     options: &CreateOptions,
     progress: &dyn Progress,
 ) -> Result<Report, Error> {
-    let progress = BuildProgress(progress);
     let build =
         shale_write::Options { cancel: Some(options.cancel.flag()), ..options.build.clone() };
-    let mut tree = open::open(sources, excluded, options, &progress)?;
-    Ok(shale_write::create(&mut *tree, out, &build, &progress)?)
+    let mut tree = open::open(sources, excluded, options, progress)?;
+    Ok(shale_write::create(&mut *tree, out, &build, progress)?)
 }

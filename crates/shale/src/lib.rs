@@ -28,7 +28,6 @@
 //! ```
 
 pub mod error; // why something was not done
-mod progress; // reports of the build, passed on
 mod input; // what is packed: trees and archives
 mod options; // what the caller of a build decides
 mod survey; // what a build would take

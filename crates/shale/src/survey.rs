@@ -8,7 +8,6 @@ use crate::error::Error;
 use crate::input::choose::{Decision, Record};
 use crate::input::{Input, open};
 use crate::options::CreateOptions;
-use crate::progress::BuildProgress;
 
 /// Lists the inputs and returns what would happen to each path, sorted by path. Entries below a
 /// directory that is left out are not listed. All decisions are held in memory.
@@ -25,7 +24,7 @@ pub fn survey(
     options.choose.record = Some(Arc::clone(&record));
     // Conflicts do not change what the rules do.
     options.replace = true;
-    let mut source = open::open(sources, Vec::new(), &options, &BuildProgress(progress))?;
+    let mut source = open::open(sources, Vec::new(), &options, progress)?;
     while source.next_entry()?.is_some() {
         options.cancel.check()?;
     }

@@ -12,8 +12,8 @@ use crate::exec::stages::StageTimes;
 use crate::plan::budget::Plan;
 use crate::plan::error::WriteError;
 use crate::plan::options::Options;
-use crate::plan::progress::{Phase, Progress};
 use crate::plan::report::Stage;
+use shale_host::{Phase, Progress};
 
 /// What does not change during a build. Tasks on any thread may look at it.
 pub(crate) struct Env<'a> {

@@ -24,13 +24,13 @@ use crate::frame::waiting::WaitingFrames;
 use crate::output::emitter::Emitter;
 use crate::output::frame_table::FrameTable;
 use crate::plan::error::WriteError;
-use crate::plan::progress::Phase;
 use crate::plan::report::{CategoryCounts, Report, Stage};
 use crate::reference::choice::{FrameShape, ReferenceChoice};
 use crate::reference::co_read_sets::CoReadSets;
 use crate::reference::constraints::{bounds, set_depths};
 use crate::reference::stage::ReferenceStage;
 use crate::segment::segmenter::Anchor;
+use shale_host::Phase;
 
 /// The stream of new bytes, cut into frames.
 pub(crate) struct FramePipeline<'env> {

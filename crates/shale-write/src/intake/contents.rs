@@ -33,9 +33,9 @@ use crate::output::frame_table::FrameTable;
 use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
 use crate::plan::order::Order;
-use crate::plan::progress::Phase;
 use crate::plan::report::{Report, Stage, problem_kind};
 use crate::segment::stage::SegmentStage;
+use shale_host::Phase;
 
 /// Contents so far, and the stages that they pass.
 pub(crate) struct ContentWriter<'env> {
@@ -131,7 +131,7 @@ impl<'env> ContentWriter<'env> {
         let len = self.contents.content_len(content)?;
         self.counts.held_files += 1;
         self.counts.held_bytes += len;
-        self.build.progress().read(0, len);
+        self.build.progress().done(0, len);
         Ok(Outcome::Stored(Metadata { len, ..metadata }, content, None))
     }
 
@@ -139,7 +139,7 @@ impl<'env> ContentWriter<'env> {
     pub(crate) fn small(&mut self, content: SmallContent) -> Result<Outcome, WriteError> {
         let len = content.bytes.len() as u64;
         self.counts.files_read_again += content.read_again;
-        self.build.progress().read(0, len);
+        self.build.progress().done(0, len);
         let metadata = Metadata { len, ..content.metadata };
         if len == 0 {
             return Ok(Outcome::Stored(metadata, 0, content.change));
@@ -324,7 +324,7 @@ impl<'env> ContentWriter<'env> {
             if self.build.patience().takes(change, attempt)
                 && let Some(id) = self.find(&ContentKey { len, digest, holes: &holes })?
             {
-                self.build.progress().read(0, len);
+                self.build.progress().done(0, len);
                 return Ok(Attempt::Done(Stored { id, len, change }));
             }
             file.rewind();
@@ -404,11 +404,11 @@ impl<'env> ContentWriter<'env> {
                             Run::Hole(len) => self.without_data(*len, Place::Hole)?,
                         }
                     }
-                    self.build.progress().read(0, bytes.len() as u64);
+                    self.build.progress().done(0, bytes.len() as u64);
                 }
                 Ok(Some(LargePiece::Hole(len))) => {
                     self.without_data(len, Place::Hole)?;
-                    self.build.progress().read(0, len);
+                    self.build.progress().done(0, len);
                 }
                 Ok(None) => break pieces.finish(),
                 Err(error) => break Err(error),

@@ -123,7 +123,7 @@ impl<'env> Intake<'env> {
         self.problems.append(&mut source.take_problems());
         report.warnings = source.take_warnings();
         self.settle_all()?;
-        self.build.progress().read(std::mem::take(&mut self.untold), 0);
+        self.build.progress().done(std::mem::take(&mut self.untold), 0);
         let is_doomed = self.is_doomed();
         self.problems.sort_by(|a, b| a.path.cmp(&b.path));
         self.changes.sort_by(|a, b| a.path.cmp(&b.path));
@@ -148,7 +148,7 @@ impl<'env> Intake<'env> {
     fn count_whole(&mut self) -> Result<(), WriteError> {
         self.untold += 1;
         if self.untold == UNTOLD_MAX {
-            self.build.progress().read(std::mem::take(&mut self.untold), 0);
+            self.build.progress().done(std::mem::take(&mut self.untold), 0);
         }
         if self.tree.names_waiting() > NAMES_WAITING_MAX {
             self.settle_all()?;
@@ -265,7 +265,7 @@ impl<'env> Intake<'env> {
                 self.contents.note_path(content_id, &path);
                 let digest = self.contents.digest(content_id);
                 self.tree.set_content(inode, &metadata, content_id, &digest)?;
-                self.build.progress().read(1, 0);
+                self.build.progress().done(1, 0);
                 Ok(())
             }
             Outcome::LeftOut(kind) => self.leave_out(inode, path, kind),

@@ -173,7 +173,7 @@ impl<'env> Tables<'_, 'env> {
         let ids = [rows.inodes, rows.directories, rows.entries, rows.symlinks];
         let (told, entry_count) = (rows.told, rows.entry_count);
         drop(rows);
-        self.build.progress().read(entry_count - told, 0);
+        self.build.progress().done(entry_count - told, 0);
         let roots = [
             &mut snapshot.inodes,
             &mut snapshot.directories,
@@ -297,7 +297,7 @@ impl Visit for Rows<'_, '_, '_> {
         self.entry_count += 1;
         if self.entry_count.is_multiple_of(STEP) {
             self.build.check_cancel()?;
-            self.build.progress().read(STEP, 0);
+            self.build.progress().done(STEP, 0);
             self.told = self.entry_count;
         }
         self.pages.row(self.entries, &[Value::U64(number), Value::Bytes(entry.name())])

@@ -3,7 +3,6 @@
 pub(crate) mod order; // the orders in which contents can be stored
 pub mod level; // the compression levels
 pub(crate) mod options; // what the caller decides
-pub(crate) mod progress; // what the caller is told while the build runs
 pub(crate) mod error; // errors that end a build
 pub mod digest; // digests of contents and of the tree, as a reader can compute them
 pub(crate) mod report; // counters, problems and digests of a finished build

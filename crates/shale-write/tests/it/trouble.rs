@@ -477,7 +477,7 @@ fn a_file_in_the_place_of_another_does_not_become_its_other_names() {
 struct CancelAfter(AtomicU64, Arc<AtomicBool>);
 
 impl Progress for CancelAfter {
-    fn read(&self, _entries: u64, _bytes: u64) {
+    fn done(&self, _entries: u64, _bytes: u64) {
         self.count();
     }
 

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use shale_codec::Hasher;
 use shale_format::InodeKind;
+use shale_host::NoProgress;
 use shale_model::{EntrySource, Problem, ProblemKind, Select, SourceEntry, SourceError};
-use shale_write::{DirectorySource, NoProgress, ScanOptions};
+use shale_write::{DirectorySource, ScanOptions};
 
 use super::choose::Choose;
 use super::join::join;
@@ -57,7 +58,7 @@ impl Followed {
         scan: &ScanOptions,
         choose: &Choose,
         place: &[u8],
-        progress: &dyn shale_write::Progress,
+        progress: &dyn shale_host::Progress,
     ) -> Result<Self, SourceError> {
         let mut first = Self::start(root, scan, choose, place, progress)?;
         let mut hasher = Hasher::new();
@@ -83,7 +84,7 @@ impl Followed {
         scan: &ScanOptions,
         choose: &Choose,
         place: &[u8],
-        progress: &dyn shale_write::Progress,
+        progress: &dyn shale_host::Progress,
     ) -> Result<Self, SourceError> {
         let source = DirectorySource::open(root, scan, progress)?;
         let from = root.canonicalize().unwrap_or_else(|_| root.to_owned());

@@ -11,9 +11,10 @@ use shale_codec::Hasher;
 use shale_foreign::OpenOptions;
 use shale_foreign::detect::{Format, detect};
 use shale_foreign::oci::{self, OciOptions};
+use shale_host::NoProgress;
 use shale_model::{Amend, EntrySource, LinkId, Select};
 use shale_read::SnapshotChoice;
-use shale_write::{DirectorySource, ManifestSource, NoProgress, ScanOptions};
+use shale_write::{DirectorySource, ManifestSource, ScanOptions};
 
 use super::adjust;
 use super::caches::Caches;
@@ -37,7 +38,7 @@ pub(crate) fn open(
     inputs: &[Input],
     excluded: Vec<LinkId>,
     options: &CreateOptions,
-    progress: &dyn shale_write::Progress,
+    progress: &dyn shale_host::Progress,
 ) -> Result<Box<dyn EntrySource>, Error> {
     let count = inputs.len() + usize::from(options.pseudo.is_some());
     let is_listed = options.replace && count > 1 && inputs.iter().all(can_be_read_twice);
@@ -81,7 +82,7 @@ fn joined(
     inputs: &[Input],
     excluded: &[LinkId],
     options: &CreateOptions,
-    progress: &dyn shale_write::Progress,
+    progress: &dyn shale_host::Progress,
 ) -> Result<Joined, Error> {
     Ok(Joined::new(parts(inputs, excluded, options, progress)?, options.replace))
 }
@@ -91,7 +92,7 @@ pub(crate) fn parts(
     inputs: &[Input],
     excluded: &[LinkId],
     options: &CreateOptions,
-    progress: &dyn shale_write::Progress,
+    progress: &dyn shale_host::Progress,
 ) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::with_capacity(inputs.len());
     for input in inputs {
@@ -147,7 +148,7 @@ fn open_one(
     excluded: &[LinkId],
     select: Option<Arc<dyn Select>>,
     options: &CreateOptions,
-    progress: &dyn shale_write::Progress,
+    progress: &dyn shale_host::Progress,
 ) -> Result<(Box<dyn EntrySource>, bool), Error> {
     let path = match &input.kind {
         InputKind::Stdin => {

@@ -21,8 +21,8 @@ use shale_model::{
     Amend, Content, EntrySource, Metadata, Problem, SourceEntry, SourceError, Xattr,
 };
 
-use crate::plan::progress::Phase;
-use crate::plan::progress::Progress;
+use shale_host::Phase;
+use shale_host::Progress;
 
 use crate::source::scan::file::{FileContent, Seen};
 use crate::source::scan::list::{self, Listing, NONE};

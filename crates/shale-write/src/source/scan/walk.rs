@@ -13,7 +13,6 @@ use shale_codec::Hasher;
 use shale_model::{Metadata, Problem, ProblemKind, SourceError, Xattr};
 
 use crate::plan::budget::thread_count;
-use crate::plan::progress::Progress;
 use crate::plan::report::problem_kind;
 use crate::source::scan::list::{
     self, ListOptions, Lister, Listing, NONE, STATX_MASK, hash_metadata,
@@ -21,6 +20,7 @@ use crate::source::scan::list::{
 use crate::source::scan::options::ScanOptions;
 use crate::source::scan::xattrs::{XattrSets, hash_xattrs, of_open};
 use shale_host::Beneath;
+use shale_host::Progress;
 use shale_host::beneath::retry;
 
 /// A tree whose directories were all listed.
