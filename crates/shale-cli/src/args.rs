@@ -10,6 +10,7 @@ mod image; // which image, where in its file, which snapshot
 mod input; // what a build takes from its sources
 mod create; // how a build is done
 mod append; // append
+mod assemble; // compact, forget and merge
 mod mount; // mount, umount and stats
 mod listing; // ls, tree, stat, cat and dump
 mod extract; // extract
@@ -20,6 +21,7 @@ mod remote; // images that are elsewhere, and the cache of them
 mod integrity; // check, signatures, parity and repair
 
 pub use append::Append;
+pub use assemble::{Compact, Copying, Forget, Merge};
 pub use create::{Create, How, Mkfs, OrderChoice, Target, TimeName};
 pub use export::{CompressChoice, Export, FormatChoice};
 pub use extract::{Extract, OverwriteChoice, SparseChoice};
@@ -104,6 +106,20 @@ pub enum Command {
     /// the end of the image are written: it can be mounted meanwhile, and an interrupted append
     /// leaves it as it was.
     Append(Append),
+    /// Copy an image without what its snapshots do not need, and, if asked, with some of them only.
+    ///
+    /// Frames are copied as they are stored: nothing is packed again. A frame of which a kept file
+    /// needs a part is kept whole.
+    Compact(Compact),
+    /// Decide which snapshots of an image to keep, and copy them into a new image.
+    ///
+    /// Without -o, the decision is only shown. The image itself is never changed.
+    Forget(Forget),
+    /// Make one image of several, without packing anything again.
+    ///
+    /// Frames are copied as they are stored, and files that are equal in several images are stored
+    /// once.
+    Merge(Merge),
     /// Mount an image on a directory.
     Mount(Mount),
     /// Serve images over HTTP and WebDAV, to browsers, file managers and download tools.

@@ -4,6 +4,10 @@ mod select; // the entries that patterns select
 pub mod parity; // parity
 pub mod create; // sources into an image
 pub mod append; // one more snapshot in an image
+pub mod assemble; // what compact, forget and merge have in common
+pub mod compact; // an image without what nothing needs
+pub mod forget; // which snapshots are kept
+pub mod merge; // several images as one
 pub mod check; // checks for damage
 pub mod mount; // mounts
 pub mod serve; // images over HTTP and WebDAV

@@ -103,6 +103,9 @@ fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
             command::create::run(&inputs, &args.image, (&args.how, &args.target), false, say)
         }
         Command::Append(args) => command::append::run(args, say),
+        Command::Compact(args) => command::compact::run(args, say),
+        Command::Forget(args) => command::forget::run(args, say),
+        Command::Merge(args) => command::merge::run(args, say),
         Command::Mount(args) => command::mount::run(args, say),
         Command::Serve(args) => command::serve::run(args, say),
         Command::Umount(args) => command::umount::run(args, say),

@@ -26,7 +26,7 @@ use crate::error::{ErrorContext, Fault, ReadError, contradiction};
 use crate::frames::cache::{FrameBytes, FrameCache};
 use crate::frames::records::{FrameRecords, FrameTables, References};
 use crate::frames::store::{FrameStore, ReadCost};
-use crate::options::Options;
+use crate::options::{Options, SnapshotChoice};
 use crate::storage::open::{LocatedImage, OffsetChoice, Recovery};
 use crate::storage::pages::{PageStore, TableHandle, TablePages};
 use crate::storage::plan::Plan;
@@ -264,6 +264,14 @@ impl Image {
     /// The snapshots, oldest first; at least one.
     pub fn snapshots(&self) -> &[Snapshot] {
         &self.root.snapshots
+    }
+
+    /// Returns the number of a snapshot, from 0.
+    ///
+    /// # Errors
+    /// [`Fault::NoSnapshot`] if there is none.
+    pub fn snapshot_number(&self, choice: &SnapshotChoice) -> Result<usize, ReadError> {
+        choice.index(self.snapshots())
     }
 
     /// Describes the recovery, if an earlier state was opened.

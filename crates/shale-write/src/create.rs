@@ -169,9 +169,9 @@ fn escaped(text: &str) -> String {
     line
 }
 
-/// The record of this build: the program and what it was asked for. It has no clock and no names of
-/// places.
-fn history(command: &str, description: &str) -> String {
+/// Returns the line that a build adds to the history of an image: the program and what it was asked
+/// for. It has no clock and no names of places.
+pub fn history(command: &str, description: &str) -> String {
     let (major, minor) = (shale_format::VERSION_MAJOR, shale_format::VERSION_MINOR);
     let version = env!("CARGO_PKG_VERSION");
     format!("{command} writer={version} format={major}.{minor} {description}\n")

@@ -19,12 +19,15 @@ mod output; // sections, pages and tables
 mod exec; // threads, memory and temporary files
 mod intake; // takes entries through all stages up to the last frame
 mod create; // the stages, one after the other
+mod assemble; // an image of what others hold
 
 #[cfg(test)]
 mod tests; // builds that are read back
 
+pub use assemble::{Assembled, assemble};
+pub use base::copies::{CopiedFrame, CopiedPlace, CopiedTree, Copies};
 pub use base::image::{Base, BaseError, BaseFrame, BaseState};
-pub use create::{Appended, append, check, create};
+pub use create::{Appended, append, check, create, history};
 pub use plan::budget::{MEMORY_BYTES_DEFAULT, THREADS_MAX};
 pub use plan::error::WriteError;
 pub use plan::options::Options;

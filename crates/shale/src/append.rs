@@ -212,7 +212,7 @@ fn tree(
     let mut parts = Vec::new();
     if options.adds {
         let removes = Choose { rules: Arc::clone(&options.removes), ..Choose::default() };
-        let source = held(newest.clone(), &removes)?;
+        let source = held(newest.clone(), &removes, 0)?;
         parts.push(Part { source, prefix: Vec::new(), is_tree: false });
     }
     // Times that are not those of the files tell nothing.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use shale_format::trailer::PADDED_TO;
 use shale_host::{Existing, Output, OutputFile, PatientOutput, Phase, Progress, existing};
-use shale_read::{FileSource, OffsetChoice, SliceSource};
+use shale_read::{ByteSource, FileSource, OffsetChoice, SliceSource};
 use shale_write::Report;
 use shale_write::source::LinkId;
 use shale_write::source::file_identity;
@@ -78,7 +78,22 @@ fn to_file(
         excluded.push(file_identity(&old).map_err(Error::io("look at", path))?);
     }
     let mut file = output.file();
-    let mut build = build(sources, &mut file, excluded, options, progress)?;
+    let build = build(sources, &mut file, excluded, options, progress)?;
+    let compare =
+        |again, build: &Report| verify(again, build, &options.build, &options.cancel, progress);
+    finish(output, path, build, compare, options, progress)
+}
+
+/// Gives an image that was written its parity and padding, syncs it, reads it back with `compare`,
+/// and gives it its name.
+pub(crate) fn finish(
+    output: OutputFile,
+    path: &Path,
+    mut build: Report,
+    compare: impl FnOnce(Arc<dyn ByteSource>, &Report) -> Result<VerifyReport, Error>,
+    options: &CreateOptions,
+    progress: &dyn Progress,
+) -> Result<CreateReport, Error> {
     let parity = with_parity(output.file(), path, &mut build, options, progress)?;
     if options.pad {
         let padded_len = build.image_bytes.next_multiple_of(PADDED_TO);
@@ -95,7 +110,7 @@ fn to_file(
             let again = FileSource::new(again).map_err(Error::io("read back", path))?;
             // Without the padding.
             let again = SliceSource::new(again, 0, build.image_bytes);
-            Some(verify(Arc::new(again), &build, &options.build, &options.cancel, progress)?)
+            Some(compare(Arc::new(again), &build)?)
         }
     };
     options.cancel.check()?;

@@ -46,6 +46,20 @@ pub enum Error {
         /// Why.
         what: String,
     },
+    /// More snapshots than an image can have.
+    #[error("{found} snapshots are too many for one image, which has at most {max}")]
+    Snapshots {
+        /// Snapshots of the sources.
+        found: u64,
+        /// Most snapshots of an image.
+        max: u64,
+    },
+    /// The output is a pipe or a device, and has to be read back.
+    #[error("{} is not a regular file; this command needs one", path.display())]
+    NotFile {
+        /// The output.
+        path: PathBuf,
+    },
     /// The image could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -104,10 +118,12 @@ impl Error {
                 ErrorKind::BrokenPipe
             }
             Self::Write(WriteError::Option { .. }) => ErrorKind::Misuse,
-            Self::Write(WriteError::Base(error)) => match error.downcast_ref::<ReadError>() {
-                Some(error) if error.is_corrupt() => ErrorKind::Damage,
-                _ => ErrorKind::Failed,
-            },
+            Self::Write(WriteError::Base(error) | WriteError::Copy(error)) => {
+                match error.downcast_ref::<ReadError>() {
+                    Some(error) if error.is_corrupt() => ErrorKind::Damage,
+                    _ => ErrorKind::Failed,
+                }
+            }
             Self::Rule(_) => ErrorKind::Misuse,
             Self::Read(error) if error.is_corrupt() => ErrorKind::Damage,
             _ => ErrorKind::Failed,

@@ -336,7 +336,7 @@ impl Info {
 }
 
 /// The lines of all history sections, oldest first. A section of unusual length is left out.
-fn history(image: &Image) -> Result<Vec<String>, Error> {
+pub(crate) fn history(image: &Image) -> Result<Vec<String>, Error> {
     const HISTORY_LEN_MAX: u64 = 1 << 20;
     let mut lines = Vec::new();
     for section in image.sections() {

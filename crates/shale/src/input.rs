@@ -22,5 +22,5 @@ pub use described::{Input, InputKind};
 pub use pseudo::Pseudo;
 
 pub(crate) use image::held;
-pub(crate) use join::{Joined, Part, join};
+pub(crate) use join::{Claims, Joined, Part, join};
 pub(crate) use open::without_empty;

@@ -32,18 +32,27 @@ mod input; // what is packed: trees and archives
 mod options; // what the caller of a build decides
 mod survey; // what a build would take
 mod create; // sources into an image
+mod contents; // digests and holes of contents
 mod append; // one more snapshot in an image
+mod assemble; // what images hold, as a new image
+mod compact; // an image with some of its snapshots only
+mod merge; // several images as one
+mod retention; // which snapshots are kept
 mod verify; // the image against what was read from the source
 mod info; // counts and sizes
 pub mod dump; // any structure with its fields
 
 pub use append::{AppendOptions, AppendReport, append};
+pub use assemble::AssembleReport;
+pub use compact::compact;
 pub use create::{CreateReport, create};
 pub use dump::dump;
 pub use error::{Error, error_kind};
 pub use info::{Bounds, FrameGroup, Info, ParityInfo, SectionGroup, SnapshotInfo, TableInfo, info};
 pub use input::{Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, Listed, Pseudo};
+pub use merge::{MergePart, merge};
 pub use options::{Container, CreateOptions, Password};
+pub use retention::{Fate, Retention};
 pub use survey::survey;
 pub use verify::{VerifyReport, verify};
 

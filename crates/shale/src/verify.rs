@@ -40,7 +40,7 @@ pub struct VerifyReport {
     pub contents: u64,
     /// Bytes of these contents, holes included.
     pub content_bytes: u64,
-    /// Entries of the tree that were compared.
+    /// Entries that were compared.
     pub entries: u64,
     /// Frames decoded for the comparison, references included.
     pub frames_decoded: u64,
@@ -53,6 +53,22 @@ pub struct VerifyReport {
 pub fn verify(
     source: Arc<dyn ByteSource>,
     report: &Report,
+    build: &shale_write::Options,
+    cancel: &Cancel,
+    progress: &dyn Progress,
+) -> Result<VerifyReport, Error> {
+    let newest = [(SnapshotChoice::Newest, report.tree_digest)];
+    verify_trees(source, report, &newest, build, cancel, progress)
+}
+
+/// Like [`verify`], with the digests of several trees.
+///
+/// # Errors
+/// As [`verify`].
+pub(crate) fn verify_trees(
+    source: Arc<dyn ByteSource>,
+    report: &Report,
+    trees: &[(SnapshotChoice, TreeDigest)],
     build: &shale_write::Options,
     cancel: &Cancel,
     progress: &dyn Progress,
@@ -74,7 +90,10 @@ pub fn verify(
     if found != expected {
         return fail(format!("it has {found} contents, {expected} were written"));
     }
-    let tree = image.tree(&SnapshotChoice::Newest).map_err(unreadable)?;
+    let trees: Vec<(Tree, TreeDigest)> = trees
+        .iter()
+        .map(|(snapshot, digest)| Ok((image.tree(snapshot).map_err(unreadable)?, *digest)))
+        .collect::<Result<_, Error>>()?;
     let verifier = Verifier {
         image: &image,
         report,
@@ -89,7 +108,7 @@ pub fn verify(
     let threads = thread_count(build.threads);
     let entries = std::thread::scope(|scope| {
         let workers = threads::start(scope, threads - 1, || || verifier.small_contents());
-        let entries = verifier.tree(&tree);
+        let entries = trees.iter().map(|(tree, digest)| verifier.tree(tree, digest)).sum();
         verifier.small_contents();
         workers.into_iter().for_each(threads::join);
         entries
@@ -299,15 +318,15 @@ impl Verifier<'_> {
         }
     }
 
-    /// Compares the digest of the tree and returns the number of its entries.
-    fn tree(&self, tree: &Tree) -> u64 {
+    /// Compares the digest of a tree and returns the number of its entries.
+    fn tree(&self, tree: &Tree, expected: &TreeDigest) -> u64 {
         match self.tree_digest(tree) {
             Ok(Some(digest)) => {
-                if digest != self.report.tree_digest {
+                if digest != *expected {
                     self.fail(format!(
                         "names, attributes or links are not what the source had ({} entries \
                          found, {} written)",
-                        digest.entry_count, self.report.tree_digest.entry_count
+                        digest.entry_count, expected.entry_count
                     ));
                 }
                 digest.entry_count

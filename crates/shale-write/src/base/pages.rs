@@ -23,9 +23,21 @@ impl PageSource for BasePages<'_> {
     }
 }
 
-/// Pages of a table that a new one may share, by the sum and the length of what is stored.
-#[derive(Debug, Default)]
-pub(crate) struct Shareable(HashMap<(u64, u32), PageRef>);
+/// Pages of a table that a new one may share.
+#[derive(Debug)]
+pub(crate) enum Shareable {
+    /// Those of the image that is continued, by the sum and the length of what is stored. The
+    /// stored bytes are read and compared.
+    InImage(HashMap<(u64, u32), PageRef>),
+    /// Those that this build wrote, by hash and codec of what is stored.
+    Written(HashMap<([u8; 32], u8), PageRef>),
+}
+
+impl Default for Shareable {
+    fn default() -> Self {
+        Self::InImage(HashMap::new())
+    }
+}
 
 impl Shareable {
     /// Notes all pages of a table. Reads its index pages.
@@ -43,7 +55,7 @@ impl Shareable {
             found.entry((visit.page.checksum, visit.page.stored_len)).or_insert(visit.page);
             Ok(true)
         })?;
-        Ok(Self(found))
+        Ok(Self::InImage(found))
     }
 
     /// Returns the page of the table that is stored as these bytes, with this codec.
@@ -52,12 +64,19 @@ impl Shareable {
     /// The image cannot be read.
     pub(crate) fn find(
         &self,
-        base: &dyn Base,
+        base: Option<&dyn Base>,
         checksum: u64,
         stored: &[u8],
         codec: u8,
     ) -> Result<Option<PageRef>, WriteError> {
-        let Some(page) = self.0.get(&(checksum, stored.len() as u32)) else { return Ok(None) };
+        let pages = match self {
+            Self::InImage(pages) => pages,
+            Self::Written(pages) if pages.is_empty() => return Ok(None),
+            Self::Written(pages) => return Ok(pages.get(&(hash_of(stored), codec)).copied()),
+        };
+        let (Some(base), Some(page)) = (base, pages.get(&(checksum, stored.len() as u32))) else {
+            return Ok(None);
+        };
         if page.codec != codec {
             return Ok(None);
         }
@@ -65,6 +84,29 @@ impl Shareable {
         base.read_stored(page.offset, &mut bytes)?;
         Ok((bytes == stored).then_some(*page))
     }
+}
+
+/// A table that this build wrote, for the next one like it.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenTable {
+    pages: HashMap<([u8; 32], u8), PageRef>,
+    pub(crate) dictionary: Option<(PageRef, Arc<Vec<u8>>)>,
+}
+
+impl WrittenTable {
+    /// Notes a page of the table and what is stored of it.
+    pub(crate) fn note(&mut self, page: PageRef, stored: &[u8]) {
+        self.pages.entry((hash_of(stored), page.codec)).or_insert(page);
+    }
+
+    /// The pages that the next table may share.
+    pub(crate) fn shareable(self) -> Shareable {
+        Shareable::Written(self.pages)
+    }
+}
+
+fn hash_of(stored: &[u8]) -> [u8; 32] {
+    *shale_codec::hash(stored).as_bytes()
 }
 
 /// Returns the page that is the dictionary of a table which follows `table`: the dictionary of that

@@ -3,11 +3,11 @@
 //!
 //! The first page of a table is the dictionary of the others. It is known while they are written
 //! and costs nothing, and pages of one table resemble each other. So to read one page, a reader
-//! reads at most one more, once. A table that follows one of an image which is continued has the
-//! dictionary of that one, and shares the pages that are equal. At most a few pages a thread are in
-//! flight.
+//! reads at most one more, once. A table that follows one like it, in the image that is continued
+//! or of an earlier tree of this build, has the dictionary of that one, and shares the pages that
+//! are equal. At most a few pages a thread are in flight.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use shale_codec::{Codec, Settings, xxh3_64};
@@ -15,7 +15,7 @@ use shale_format::SectionType;
 use shale_table::{PageRef, PageRows, PageSink, Schema, TableBuilder, TableRoot, Value};
 
 use crate::base::image::Base;
-use crate::base::pages::{BasePages, Shareable, dictionary_of};
+use crate::base::pages::{BasePages, Shareable, WrittenTable, dictionary_of};
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
 use crate::exec::scratch::EncoderScratch;
@@ -35,6 +35,8 @@ pub(crate) struct Pages<'p, 'env> {
     emitter: &'p mut Emitter<'env>,
     tables: Vec<Writing>,
     flight: VecDeque<(usize, Ticket<Result<PackedPage, WriteError>>)>,
+    /// The last table of each schema, where more trees follow.
+    earlier: Option<HashMap<&'static str, WrittenTable>>,
 }
 
 /// Identifies a table that is being written.
@@ -47,6 +49,8 @@ struct Writing {
     dictionary_used: bool,
     /// Pages of an earlier table that this one may share.
     shareable: Shareable,
+    /// The pages so far, where more trees follow.
+    written: Option<WrittenTable>,
     counts: TableCounts,
 }
 
@@ -66,7 +70,14 @@ struct PackedPage {
 
 impl<'p, 'env> Pages<'p, 'env> {
     pub(crate) fn new(build: Build<'env>, emitter: &'p mut Emitter<'env>) -> Self {
-        Self { build, emitter, tables: Vec::new(), flight: VecDeque::new() }
+        let flight = VecDeque::new();
+        Self { build, emitter, tables: Vec::new(), flight, earlier: None }
+    }
+
+    /// Lets the tables of each further tree share pages with those of the one before. Takes 80
+    /// bytes of memory a page.
+    pub(crate) fn for_several_trees(self) -> Self {
+        Self { earlier: Some(HashMap::new()), ..self }
     }
 
     /// Begins a table. Several tables may be written at a time.
@@ -84,10 +95,16 @@ impl<'p, 'env> Pages<'p, 'env> {
         schema: &'static Schema,
         earlier: TableRoot,
     ) -> Result<TableId, WriteError> {
+        if let Some(written) = self.earlier.as_mut().and_then(|all| all.remove(schema.name)) {
+            let dictionary = written.dictionary.clone();
+            let shareable = written.shareable();
+            return Ok(self.begin_with(TableBuilder::new(schema), dictionary, shareable));
+        }
         let Some(base) = self.build.base().filter(|_| earlier.row_count > 0) else {
             return Ok(self.begin(schema));
         };
         let dictionary = dictionary_of(&**base, earlier, schema)?;
+        let dictionary = dictionary.map(|(page, plain)| (page, Arc::new(plain)));
         let shareable = Shareable::of(&**base, earlier, schema)?;
         Ok(self.begin_with(TableBuilder::new(schema), dictionary, shareable))
     }
@@ -106,6 +123,7 @@ impl<'p, 'env> Pages<'p, 'env> {
             return Ok(self.begin(schema));
         };
         let dictionary = dictionary_of(&**base, earlier, schema)?;
+        let dictionary = dictionary.map(|(page, plain)| (page, Arc::new(plain)));
         let pages = BasePages { base: &**base, table: earlier };
         let builder = TableBuilder::resume_at(schema, &earlier, row_count, &pages)?;
         let id = self.begin_with(builder, dictionary, Shareable::default());
@@ -117,17 +135,17 @@ impl<'p, 'env> Pages<'p, 'env> {
     fn begin_with(
         &mut self,
         builder: TableBuilder,
-        dictionary: Option<(PageRef, Vec<u8>)>,
+        dictionary: Option<(PageRef, Arc<Vec<u8>>)>,
         shareable: Shareable,
     ) -> TableId {
         let schema = builder.schema();
-        let dictionary =
-            dictionary.map(|(page, plain)| Dictionary { page, plain: Arc::new(plain) });
+        let dictionary = dictionary.map(|(page, plain)| Dictionary { page, plain });
         self.tables.push(Writing {
             builder,
             dictionary,
             dictionary_used: false,
             shareable,
+            written: self.earlier.as_ref().map(|_| WrittenTable::default()),
             counts: TableCounts {
                 name: schema.name,
                 rows: 0,
@@ -172,9 +190,15 @@ impl<'p, 'env> Pages<'p, 'env> {
             emitter: self.emitter,
             base: self.build.base().map(|base| &**base),
             shareable: &writing.shareable,
+            written: writing.written.as_mut(),
             counts: &mut writing.counts,
         };
         let mut root = builder.finish(&mut sink)?;
+        if let (Some(all), Some(mut written)) = (&mut self.earlier, writing.written.take()) {
+            let found = writing.dictionary.as_ref();
+            written.dictionary = found.map(|found| (found.page, Arc::clone(&found.plain)));
+            all.insert(schema.name, written);
+        }
         if let Some(dictionary) = writing.dictionary.take()
             && writing.dictionary_used
         {
@@ -215,6 +239,7 @@ impl<'p, 'env> Pages<'p, 'env> {
             emitter: self.emitter,
             base: self.build.base().map(|base| &**base),
             shareable: &writing.shareable,
+            written: writing.written.as_mut(),
             counts: &mut writing.counts,
         };
         let reference = match &writing.dictionary {
@@ -270,6 +295,7 @@ struct Sink<'s, 'env> {
     emitter: &'s mut Emitter<'env>,
     base: Option<&'s dyn Base>,
     shareable: &'s Shareable,
+    written: Option<&'s mut WrittenTable>,
     counts: &'s mut TableCounts,
 }
 
@@ -282,21 +308,29 @@ impl Sink<'_, '_> {
     ) -> Result<PageRef, WriteError> {
         let stored = stored.unwrap_or(plain);
         let checksum = xxh3_64(stored);
-        if let Some(base) = self.base
-            && let Some(page) = self.shareable.find(base, checksum, stored, codec)?
-        {
+        if let Some(page) = self.shareable.find(self.base, checksum, stored, codec)? {
+            self.note(page, stored);
             return Ok(page);
         }
         self.counts.pages += 1;
         self.counts.plain_bytes += plain.len() as u64;
         self.counts.stored_bytes += stored.len() as u64;
-        Ok(PageRef {
+        let page = PageRef {
             checksum,
             stored_len: stored.len() as u32,
             plain_len: plain.len() as u32,
             codec,
             offset: self.emitter.add(SectionType::Pages, stored)?,
-        })
+        };
+        self.note(page, stored);
+        Ok(page)
+    }
+
+    /// Keeps a page for the next table like this one.
+    fn note(&mut self, page: PageRef, stored: &[u8]) {
+        if let Some(written) = &mut self.written {
+            written.note(page, stored);
+        }
     }
 }
 

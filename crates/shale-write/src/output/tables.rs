@@ -37,8 +37,22 @@ impl<'env> Tables<'_, 'env> {
         pages: &mut Pages<'_, 'env>,
         report: &mut Report,
     ) -> Result<Root, WriteError> {
-        let before = self.before();
-        let last = before.snapshots.last().cloned().unwrap_or_default();
+        let mut root = self.before();
+        let snapshot = self.snapshot(sealed, pages, &root, report)?;
+        root.snapshots.push(snapshot);
+        self.shared(pages, &mut root, report)?;
+        Ok(root)
+    }
+
+    /// Writes the tables of one tree, which may resemble the last one of `root`.
+    pub(crate) fn snapshot(
+        &self,
+        sealed: &mut SealedTree,
+        pages: &mut Pages<'_, 'env>,
+        root: &Root,
+        report: &mut Report,
+    ) -> Result<Snapshot, WriteError> {
+        let last = root.snapshots.last().cloned().unwrap_or_default();
         let mut snapshot = Snapshot::default();
         self.tree(sealed, pages, &last, &mut snapshot, report)?;
         let sets = &mut sealed.xattr_sets;
@@ -62,12 +76,7 @@ impl<'env> Tables<'_, 'env> {
             Ok(())
         })?;
         snapshot.file_bytes = report.file_bytes;
-
-        let mut root = before;
-        root.snapshots.push(snapshot);
-        root.bounds = widest(root.bounds, report.bounds);
-        self.shared(pages, &mut root, report)?;
-        Ok(root)
+        Ok(snapshot)
     }
 
     /// The root of the image that is continued; an empty one if there is none.
@@ -77,12 +86,13 @@ impl<'env> Tables<'_, 'env> {
 
     /// Writes the tables that all snapshots share. They grow at their ends; those that do not grow
     /// stay where they are.
-    fn shared(
+    pub(crate) fn shared(
         &self,
         pages: &mut Pages<'_, 'env>,
         root: &mut Root,
         report: &mut Report,
     ) -> Result<(), WriteError> {
+        root.bounds = widest(root.bounds, report.bounds);
         let is_first = self.build.base().is_none();
         let extents = &self.contents.extents;
         // The last row is a sentinel and makes room for new ones.

@@ -65,6 +65,9 @@ pub enum WriteError {
     /// The image that the build continues cannot be read.
     #[error("cannot continue the image: {0}")]
     Base(Box<dyn std::error::Error + Send + Sync>),
+    /// What the build takes over from other images cannot be read.
+    #[error("cannot copy from an image: {0}")]
+    Copy(Box<dyn std::error::Error + Send + Sync>),
     /// A codec failed to compress.
     #[error("compression failed: {0}")]
     Codec(#[from] CodecError),

@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use shale_codec::merkle::LeafHasher;
 use shale_format::merkle::{HASH_LEN, LEAF_LEN, MERKLE_HEAD_LEN};
-use shale_format::schema::{contents, frames};
-use shale_read::{Image, PieceKind, ReadError, TableId};
+use shale_format::schema;
+use shale_read::{Image, ReadError, TableId};
 use shale_table::{Page, PageRef, PageSource, Schema, Table, TableRoot};
-use shale_write::digest::{ContentDigest, ContentHasher};
+use shale_write::digest::ContentDigest;
 use shale_write::{Base, BaseError, BaseFrame, BaseState};
+
+use crate::contents::{self, Known};
 
 /// Bytes read at a time where the image has no hashes of its leaves.
 const STEP_LEN: u64 = 1 << 20;
@@ -27,12 +29,6 @@ pub(super) struct ImageBase {
     by_len: OnceLock<Vec<(u64, u64)>>,
     /// What was read of contents so far.
     known: Mutex<HashMap<u64, Arc<Known>>>,
-}
-
-/// What was read of a content.
-struct Known {
-    digest: ContentDigest,
-    holes: Vec<Range<u64>>,
 }
 
 impl ImageBase {
@@ -56,8 +52,12 @@ impl ImageBase {
             image_len: image.len(),
             section_count: image.trailer().section_count + 1,
             content_count: image.content_count(),
-            content_space_len: end(root.contents, &contents::SCHEMA, contents::BASE)?,
-            stream_len: end(root.frames, &frames::SCHEMA, frames::PLAIN_START)?,
+            content_space_len: end(
+                root.contents,
+                &schema::contents::SCHEMA,
+                schema::contents::BASE,
+            )?,
+            stream_len: end(root.frames, &schema::frames::SCHEMA, schema::frames::PLAIN_START)?,
             root,
         };
         Ok(Self { image, state, by_len: OnceLock::new(), known: Mutex::default() })
@@ -68,11 +68,11 @@ impl ImageBase {
             return Ok(found);
         }
         let root = self.state.root.contents;
-        let id = TableId { snapshot: None, root, schema: &contents::SCHEMA };
+        let id = TableId { snapshot: None, root, schema: &schema::contents::SCHEMA };
         let pages = self.image.table_pages(&id);
         let mut bases = Vec::new();
-        let table = Table::new(root, &contents::SCHEMA, &pages)?;
-        table.u64_range(contents::BASE, 0..root.row_count, &mut bases)?;
+        let table = Table::new(root, &schema::contents::SCHEMA, &pages)?;
+        table.u64_range(schema::contents::BASE, 0..root.row_count, &mut bases)?;
         let lens = bases.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
         let mut found: Vec<(u64, u64)> = lens.zip(0..).collect();
         found.sort_unstable();
@@ -84,30 +84,7 @@ impl ImageBase {
         if let Some(found) = known().get(&content) {
             return Ok(Arc::clone(found));
         }
-        let len = self.image.content_len(content)?;
-        let mut hasher = ContentHasher::new();
-        let mut holes: Vec<Range<u64>> = Vec::new();
-        for piece in self.image.pieces(content, 0..len)? {
-            let piece = piece?;
-            match piece.kind {
-                PieceKind::Frame { frame, frame_offset } => {
-                    let plain = self.image.frame(frame)?;
-                    let from = usize::try_from(frame_offset).unwrap_or(usize::MAX);
-                    let end = from.saturating_add(usize::try_from(piece.len).unwrap_or(usize::MAX));
-                    hasher.update(plain.get(from..end).unwrap_or_default());
-                }
-                PieceKind::Zero => hasher.update_zeroes(piece.len),
-                PieceKind::Hole => {
-                    hasher.update_zeroes(piece.len);
-                    let end = piece.offset + piece.len;
-                    match holes.last_mut() {
-                        Some(last) if last.end == piece.offset => last.end = end,
-                        _ => holes.push(piece.offset..end),
-                    }
-                }
-            }
-        }
-        let found = Arc::new(Known { digest: hasher.finish(), holes });
+        let found = Arc::new(contents::read(&self.image, content)?);
         known().insert(content, Arc::clone(&found));
         Ok(found)
     }
@@ -192,7 +169,7 @@ impl Base for ImageBase {
     }
 
     fn page_bytes(&self, table: &TableRoot, page: &PageRef) -> Result<Vec<u8>, BaseError> {
-        let id = TableId { snapshot: None, root: *table, schema: &contents::SCHEMA };
+        let id = TableId { snapshot: None, root: *table, schema: &schema::contents::SCHEMA };
         Ok(self.image.table_pages(&id).read_plain(page)?)
     }
 

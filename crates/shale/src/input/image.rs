@@ -27,8 +27,8 @@ pub(super) struct ImageSource {
     snapshot: Option<Vec<u8>>,
     walk: Walk,
     select: Option<Arc<dyn Select>>,
-    /// The image is the one that is continued: contents are named, not read.
-    is_held: bool,
+    /// The writer knows the contents by number: they are named, not read. The number of the first.
+    held_from: Option<u64>,
     /// Sets of attributes read so far, by number.
     xattr_sets: HashMap<u64, Arc<[Xattr]>>,
 }
@@ -52,7 +52,7 @@ impl ImageSource {
         let walk = tree.walk(tree.root_inode())?;
         let name = path.as_os_str().as_bytes().to_vec();
         let xattr_sets = HashMap::new();
-        Ok(Self { name, tree, snapshot, walk, select, is_held: false, xattr_sets })
+        Ok(Self { name, tree, snapshot, walk, select, held_from: None, xattr_sets })
     }
 
     fn advance(&mut self) -> Result<Option<SourceEntry>, ReadError> {
@@ -79,12 +79,14 @@ impl ImageSource {
         };
         let is_linked = attributes.kind != InodeKind::Directory && attributes.link_count > 1;
         let content = match attributes.content() {
-            Some(content) if attributes.size > 0 && self.is_held => Content::Held(content),
-            Some(content) if attributes.size > 0 => Content::File(Box::new(ImageContent {
-                image: Arc::clone(self.tree.image()),
-                content,
-                metadata,
-            })),
+            Some(content) if attributes.size > 0 => match self.held_from {
+                Some(first) => Content::Held(first + content),
+                None => Content::File(Box::new(ImageContent {
+                    image: Arc::clone(self.tree.image()),
+                    content,
+                    metadata,
+                })),
+            },
             _ => Content::None,
         };
         Ok(SourceEntry {
@@ -113,17 +115,20 @@ impl ImageSource {
     }
 }
 
-/// Returns a tree of the image that is continued, without what `removes` leaves out. Contents are
-/// named by their IDs, and not read.
+/// Returns a tree of an image whose contents the writer knows, without what `removes` leaves out.
+/// Contents are named by their IDs, counted from `first`, and not read.
 ///
 /// # Errors
 /// The image is damaged.
-pub(crate) fn held(tree: Tree, removes: &Choose) -> Result<Box<dyn EntrySource>, Error> {
+pub(crate) fn held(
+    tree: Tree,
+    removes: &Choose,
+    first: u64,
+) -> Result<Box<dyn EntrySource>, Error> {
     let walk = tree.walk(tree.root_inode())?;
     let (name, select) = (b"the image".to_vec(), removes.select(b"", None, None));
-    let xattr_sets = HashMap::new();
-    let (snapshot, is_held) = (None, true);
-    Ok(Box::new(ImageSource { name, tree, snapshot, walk, select, is_held, xattr_sets }))
+    let (snapshot, held_from, xattr_sets) = (None, Some(first), HashMap::new());
+    Ok(Box::new(ImageSource { name, tree, snapshot, walk, select, held_from, xattr_sets }))
 }
 
 impl EntrySource for ImageSource {

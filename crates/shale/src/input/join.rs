@@ -89,7 +89,7 @@ impl Joined {
 const CONFLICTS_NAMED_MAX: usize = 20;
 
 /// The paths of all entries so far, by hash, and the source of each. Costs about 50 bytes a path.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Claims {
     by_path: HashMap<PathKey, Claim>,
     /// Source and parent directory of the last entry.
@@ -106,6 +106,7 @@ pub(crate) struct Claims {
 type PathKey = [u8; 16];
 
 /// The source of a path.
+#[derive(Clone)]
 struct Claim {
     part: u32,
     is_directory: bool,

@@ -1,0 +1,317 @@
+//! Frames and contents of images, as the writer asks for them.
+//!
+//! Contents are numbered in the order of the images and of their numbers there, and so are frames:
+//! what lay together stays together. Takes 8 bytes of memory a content and a frame of the images,
+//! and 80 more a content whose bytes are compared.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use shale_codec::{Hasher, xxh3_64};
+use shale_format::FrameRecord;
+use shale_host::{Phase, Progress, thread_count, threads};
+use shale_read::{Fault, Image, PieceKind, ReadError};
+use shale_write::digest::ContentDigest;
+use shale_write::{BaseError, CopiedFrame, CopiedPlace, CopiedTree, Copies};
+
+use super::numbers::{Needed, Offsets};
+use crate::contents::{Known, read};
+use crate::error::Error;
+use crate::options::CreateOptions;
+
+/// A frame or content that is not copied.
+const NONE: u64 = u64::MAX;
+/// Contents that a thread reads at a time.
+const CONTENTS_TAKEN: usize = 64;
+
+/// What is copied, and the trees that follow.
+pub(super) struct Copier<'a, T> {
+    images: &'a [Arc<Image>],
+    /// The frames to copy, in their order: image and number there.
+    frames: Vec<(u32, u64)>,
+    /// By image, the number of each of its frames in the new image, or [`NONE`].
+    frame_numbers: Vec<Vec<u64>>,
+    /// The contents to copy, in their order: image and number there.
+    contents: Vec<(u32, u64)>,
+    /// The digests of those that were read.
+    digests: Vec<Option<ContentDigest>>,
+    /// By number in the common numbering, the number in the new image.
+    numbers: Arc<Vec<u64>>,
+    equal_contents: u64,
+    image_id: [u8; 16],
+    tree: T,
+}
+
+impl<'a, T> Copier<'a, T>
+where
+    T: FnMut(&Arc<Vec<u64>>) -> Result<Option<CopiedTree>, Error>,
+{
+    /// Decides what is copied. `tree` returns the next tree, with the numbers of contents.
+    pub(super) fn plan(
+        images: &'a [Arc<Image>],
+        (offsets, needed): (&Offsets, Needed),
+        history: &str,
+        tree: T,
+        options: &CreateOptions,
+        progress: &dyn Progress,
+    ) -> Result<Self, Error> {
+        let mut copier = Self {
+            images,
+            frames: Vec::new(),
+            frame_numbers: images.iter().map(|i| vec![NONE; i.frame_count() as usize]).collect(),
+            contents: Vec::new(),
+            digests: Vec::new(),
+            numbers: Arc::default(),
+            equal_contents: 0,
+            image_id: [0; 16],
+            tree,
+        };
+        copier.number_contents(offsets, &needed, options, progress)?;
+        copier.number_frames(options)?;
+        copier.image_id = copier.hash(needed.into_hasher(), history)?;
+        Ok(copier)
+    }
+
+    /// An ID that depends on what is kept only, and is known before anything is written.
+    pub(super) fn image_id(&self) -> [u8; 16] {
+        self.image_id
+    }
+
+    /// Number of frames that are not copied.
+    pub(super) fn dropped_frames(&self) -> u64 {
+        let all: u64 = self.images.iter().map(|image| image.frame_count()).sum();
+        all - self.frames.len() as u64
+    }
+
+    /// How often a content was found in one more image.
+    pub(super) fn equal_contents(&self) -> u64 {
+        self.equal_contents
+    }
+
+    /// Numbers the contents that are needed, each distinct one once.
+    fn number_contents(
+        &mut self,
+        offsets: &Offsets,
+        needed: &Needed,
+        options: &CreateOptions,
+        progress: &dyn Progress,
+    ) -> Result<(), Error> {
+        let mut lens = Vec::new();
+        for (image, open) in self.images.iter().enumerate() {
+            for number in offsets.of(image).filter(|&number| needed.has(number)) {
+                let content = number - offsets.of(image).start;
+                self.contents.push((image as u32, content));
+                lens.push(open.content_len(content)?);
+            }
+        }
+        // An image holds equal contents once. So only those of one length in several images can be
+        // equal, and the others need not be read, unless the result is to be compared with them.
+        let mut first_with: HashMap<u64, (u32, bool)> = HashMap::new();
+        for (&(image, _), &len) in self.contents.iter().zip(&lens) {
+            let (first, is_shared) = first_with.entry(len).or_insert((image, false));
+            *is_shared |= *first != image;
+        }
+        let may_be_equal = |len: &u64| first_with.get(len).is_some_and(|&(_, is_shared)| is_shared);
+        let reads: Vec<bool> = lens.iter().map(|len| options.verify || may_be_equal(len)).collect();
+        let known = self.read(&reads, &lens, options, progress)?;
+
+        let mut numbers = vec![0; offsets.all().end as usize];
+        let mut by_bytes: HashMap<(u64, Known), u64> = HashMap::new();
+        let mut kept = Vec::new();
+        for ((&(image, content), len), known) in self.contents.iter().zip(lens).zip(known) {
+            let at = &mut numbers[(offsets.of(image as usize).start + content) as usize];
+            let digest = known.as_ref().map(|known| known.digest);
+            let next = kept.len() as u64 + 1;
+            *at = match known.filter(|_| may_be_equal(&len)) {
+                Some(known) => *by_bytes.entry((len, known)).or_insert(next),
+                None => next,
+            };
+            match *at == next {
+                true => {
+                    kept.push((image, content));
+                    self.digests.push(digest);
+                }
+                false => self.equal_contents += 1,
+            }
+        }
+        self.contents = kept;
+        self.numbers = Arc::new(numbers);
+        Ok(())
+    }
+
+    /// Reads the contents that `reads` marks, with several threads.
+    fn read(
+        &self,
+        reads: &[bool],
+        lens: &[u64],
+        options: &CreateOptions,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Option<Known>>, Error> {
+        let bytes = lens.iter().zip(reads).filter(|(_, reads)| **reads).map(|(len, _)| len).sum();
+        progress.phase(Phase::Read);
+        progress.found(reads.iter().filter(|&&reads| reads).count() as u64, bytes);
+        let next = AtomicUsize::new(0);
+        let (images, contents) = (self.images, &self.contents);
+        let work = || -> Result<Vec<(usize, Known)>, Error> {
+            let mut found = Vec::new();
+            loop {
+                let first = next.fetch_add(CONTENTS_TAKEN, Ordering::Relaxed);
+                if first >= reads.len() {
+                    return Ok(found);
+                }
+                for at in first..(first + CONTENTS_TAKEN).min(reads.len()) {
+                    if !reads[at] {
+                        continue;
+                    }
+                    options.cancel.check()?;
+                    let (image, content) = contents[at];
+                    let known = read(&images[image as usize], content);
+                    let known =
+                        known.inspect_err(|_| next.store(reads.len(), Ordering::Relaxed))?;
+                    found.push((at, known));
+                    progress.done(1, lens[at]);
+                }
+            }
+        };
+        let mut known = vec![None; reads.len()];
+        for found in threads::run(thread_count(options.build.threads), work) {
+            for (at, found) in found? {
+                known[at] = Some(found);
+            }
+        }
+        Ok(known)
+    }
+
+    /// Numbers the frames that the contents lie in, and those that they refer to.
+    fn number_frames(&mut self, options: &CreateOptions) -> Result<(), Error> {
+        let mut waiting = Vec::new();
+        for &(image, content) in &self.contents {
+            options.cancel.check()?;
+            let (open, numbers) =
+                (&self.images[image as usize], &mut self.frame_numbers[image as usize]);
+            let len = open.content_len(content)?;
+            for piece in open.pieces(content, 0..len)? {
+                if let PieceKind::Frame { frame, .. } = piece?.kind {
+                    waiting.push(frame);
+                }
+            }
+            while let Some(frame) = waiting.pop() {
+                // Any number marks it for now.
+                if std::mem::replace(&mut numbers[frame as usize], 0) == NONE {
+                    let record = open.frame_record(frame)?;
+                    waiting.extend_from_slice(open.references(&record)?.frames());
+                }
+            }
+        }
+        for (image, numbers) in self.frame_numbers.iter_mut().enumerate() {
+            for (frame, number) in (0..).zip(numbers).filter(|(_, number)| **number != NONE) {
+                *number = self.frames.len() as u64;
+                self.frames.push((image as u32, frame));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hashes everything that is kept into an ID.
+    fn hash(&self, mut hasher: Hasher, history: &str) -> Result<[u8; 16], ReadError> {
+        hasher.update(history.as_bytes());
+        for (image, numbers) in self.frame_numbers.iter().enumerate() {
+            for record in self.images[image].frame_records(0..numbers.len() as u64) {
+                let (frame, record) = record?;
+                if numbers[frame as usize] != NONE {
+                    hasher.update(&record.plain_sum.to_le_bytes());
+                    hasher.update(&record.stored_sum.to_le_bytes());
+                }
+            }
+        }
+        for &(image, content) in &self.contents {
+            hasher.update(&self.images[image as usize].content_len(content)?.to_le_bytes());
+        }
+        for number in self.numbers.iter().filter(|&&number| number > 0) {
+            hasher.update(&number.to_le_bytes());
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        Ok(id)
+    }
+
+    fn copied(&self, frame: u64) -> Result<CopiedFrame, ReadError> {
+        let (image, number) = self.frames[frame as usize];
+        let open = &self.images[image as usize];
+        let record = open.frame_record(number)?;
+        let mut references = Vec::new();
+        for &reference in open.references(&record)?.frames() {
+            if open.frame_record(reference)?.depth >= record.depth {
+                // It could lead in a circle. This names what is wrong.
+                open.read_cost(number)?;
+            }
+            references.push(self.frame_numbers[image as usize][reference as usize]);
+        }
+        let stored = stored(open, number, &record)?;
+        Ok(CopiedFrame { record, references, stored })
+    }
+}
+
+/// Reads the stored bytes of a frame, and compares them with their sum.
+fn stored(image: &Arc<Image>, frame: u64, record: &FrameRecord) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = vec![0; record.stored_len as usize];
+    image.read_stored(record.stored_offset, &mut bytes)?;
+    if xxh3_64(&bytes) != record.stored_sum {
+        // Parity may repair it.
+        image.frame_verified(frame)?;
+        image.read_stored(record.stored_offset, &mut bytes)?;
+    }
+    let found = xxh3_64(&bytes);
+    if found != record.stored_sum {
+        let fault = Fault::Checksum { what: "stored", expected: record.stored_sum, found };
+        return Err(ReadError::from(fault).at(format!("frame {frame}")));
+    }
+    Ok(bytes)
+}
+
+impl<T> Copies for Copier<'_, T>
+where
+    T: FnMut(&Arc<Vec<u64>>) -> Result<Option<CopiedTree>, Error>,
+{
+    fn frame_count(&self) -> u64 {
+        self.frames.len() as u64
+    }
+
+    fn frame(&mut self, frame: u64) -> Result<CopiedFrame, BaseError> {
+        Ok(self.copied(frame)?)
+    }
+
+    fn content_count(&self) -> u64 {
+        self.contents.len() as u64
+    }
+
+    fn content(
+        &mut self,
+        content: u64,
+        visit: &mut dyn FnMut(u64, CopiedPlace),
+    ) -> Result<Option<ContentDigest>, BaseError> {
+        let at = content as usize - 1;
+        let (image, number) = self.contents[at];
+        let open = &self.images[image as usize];
+        let numbers = &self.frame_numbers[image as usize];
+        let len = open.content_len(number)?;
+        for piece in open.pieces(number, 0..len)? {
+            let piece = piece?;
+            let place = match piece.kind {
+                PieceKind::Zero => CopiedPlace::Zero,
+                PieceKind::Hole => CopiedPlace::Hole,
+                PieceKind::Frame { frame, frame_offset } => {
+                    let frame = numbers[frame as usize];
+                    CopiedPlace::Frame { frame, offset: frame_offset }
+                }
+            };
+            visit(piece.len, place);
+        }
+        Ok(self.digests[at])
+    }
+
+    fn next_tree(&mut self) -> Result<Option<CopiedTree>, BaseError> {
+        Ok((self.tree)(&self.numbers)?)
+    }
+}
