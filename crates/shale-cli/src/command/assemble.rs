@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use serde_json::json;
-use shale::read::Image;
+use shale::read::{FrameCache, Image, Options as ReadOptions};
 use shale::write::Options;
 use shale::{AssembleReport, CreateOptions};
 
@@ -14,6 +14,17 @@ use crate::args::Copying;
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
 use crate::{memory, signal, size, text};
+
+/// Bytes of the frame cache that all sources share: they are read once, in order.
+const CACHE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of pages that are kept of each source.
+const PAGE_BYTES_MAX: u64 = 8 << 20;
+
+/// Options that sources are opened with. They share one cache, so their number takes no memory.
+pub fn reading() -> ReadOptions {
+    let cache = FrameCache::new(CACHE_BYTES_MAX);
+    ReadOptions::default().cache(cache).page_cache_bytes_max(PAGE_BYTES_MAX)
+}
 
 /// Translates the options. The new image gets as much parity as the best protected source has,
 /// unless `--parity` says otherwise.

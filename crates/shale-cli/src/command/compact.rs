@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use shale::read::{Image, Options};
+use shale::read::Image;
 
-use super::assemble::{options, show};
+use super::assemble::{options, reading, show};
 use super::create::refused;
 use crate::args::{Compact, Copying};
 use crate::bar::Bar;
@@ -19,7 +19,7 @@ use crate::{open, text};
 /// # Errors
 /// The image cannot be read, or nothing was written.
 pub fn run(args: &Compact, say: &Say) -> anyhow::Result<Exit> {
-    let read = Options::default().offset(open::offset(args.image_offset));
+    let read = reading().offset(open::offset(args.image_offset));
     let image = open::image(&args.image, read, say)?;
     let mut keep = Vec::new();
     for word in &args.keep {

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use anyhow::bail;
 use serde_json::{Map, Value};
-use shale::read::Options;
 use shale::{Fate, Retention};
 
+use super::assemble::reading;
 use super::compact::copy;
 use crate::args::Forget;
 use crate::exit::{Exit, Misuse};
@@ -18,7 +18,7 @@ use crate::{open, text};
 /// # Errors
 /// The image cannot be read, nothing would be kept, or nothing was written.
 pub fn run(args: &Forget, say: &Say) -> anyhow::Result<Exit> {
-    let read = Options::default().offset(open::offset(args.image_offset));
+    let read = reading().offset(open::offset(args.image_offset));
     let image = open::image(&args.image, read, say)?;
     let mut numbers = Vec::new();
     for word in &args.keep {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::bail;
-use shale::read::{Image, Options};
+use shale::read::Image;
 use shale::{InputKind, MergePart};
 
-use super::assemble::{options, show};
+use super::assemble::{options, reading, show};
 use super::create::refused;
 use crate::args::Merge;
 use crate::bar::Bar;
@@ -24,6 +24,7 @@ pub fn run(args: &Merge, say: &Say) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let mut parts = Vec::new();
     let mut opened: Vec<(PathBuf, Arc<Image>)> = Vec::new();
+    let read = reading();
     for given in input::inputs(&args.images)? {
         let InputKind::Path(path) = &given.kind else {
             bail!(Misuse("an image cannot come from standard input".to_owned()));
@@ -36,7 +37,7 @@ pub fn run(args: &Merge, say: &Say) -> anyhow::Result<Exit> {
         }
         let image = match opened.iter().find(|(known, _)| known == path) {
             Some((_, image)) => Arc::clone(image),
-            None => open::image(path, Options::default(), say)?,
+            None => open::image(path, read.clone(), say)?,
         };
         opened.push((path.clone(), Arc::clone(&image)));
         parts.push(

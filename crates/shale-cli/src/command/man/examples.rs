@@ -115,6 +115,39 @@ pub fn of(name: &str) -> (&'static [Example], &'static [&'static str]) {
             &[("shale diff old.shale new.shale", "Lists what was added, removed and changed.")],
             &["shale-verify(1)", "shale-snapshots(1)"],
         ),
+        "compact" => (
+            &[
+                ("shale compact logs.shale -o small.shale", "Copies what the snapshots need."),
+                (
+                    "shale compact logs.shale --keep latest -o newest.shale",
+                    "Copies the newest snapshot only.",
+                ),
+            ],
+            &["shale-forget(1)", "shale-merge(1)", "shale-append(1)"],
+        ),
+        "forget" => (
+            &[
+                (
+                    "shale forget home.shale --keep-daily 7 --keep-monthly 12",
+                    "Shows which snapshots would stay and which would go.",
+                ),
+                (
+                    "shale forget home.shale --keep-last 10 -o new.shale",
+                    "Copies the last ten snapshots.",
+                ),
+            ],
+            &["shale-compact(1)", "shale-snapshots(1)"],
+        ),
+        "merge" => (
+            &[
+                ("shale merge a.shale=/a b.shale=/b -o both.shale", "Puts two trees side by side."),
+                (
+                    "shale merge 2025.shale 2026.shale --snapshots -o all.shale",
+                    "Keeps all snapshots of both.",
+                ),
+            ],
+            &["shale-compact(1)", "shale-append(1)"],
+        ),
         "append" => (
             &[
                 ("shale append home.shale ~", "Adds a snapshot of a directory."),
