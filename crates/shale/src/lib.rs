@@ -40,6 +40,7 @@ mod merge; // several images as one
 mod retention; // which snapshots are kept
 mod verify; // the image against what was read from the source
 mod info; // counts and sizes
+mod states; // what each snapshot added
 pub mod dump; // any structure with its fields
 
 pub use append::{AppendOptions, AppendReport, append};
@@ -53,6 +54,7 @@ pub use input::{Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, List
 pub use merge::{MergePart, merge};
 pub use options::{Container, CreateOptions, Password};
 pub use retention::{Fate, Retention};
+pub use states::{SnapshotFacts, snapshot_facts};
 pub use survey::survey;
 pub use verify::{VerifyReport, verify};
 

@@ -117,6 +117,30 @@ fn number(report: &str, key: &str) -> u64 {
 }
 
 #[test]
+fn snapshots_tell_what_each_added_and_when() {
+    let (_folder, source, path) = packed("-1");
+    let first = std::fs::metadata(&path).unwrap().len();
+    run(["parity".as_ref(), "add".as_ref(), path.as_os_str(), "--parity=20%".as_ref()]);
+    std::fs::write(source.join("new"), "something new").unwrap();
+    let second = append_json(&path, &source, &["--snapshot", "2026-11-24T10:00:00Z"]);
+    let json = run(["snapshots".as_ref(), "--json".as_ref(), path.as_os_str()]).stdout;
+    let json = String::from_utf8(json).unwrap();
+    let (before, after) = json.split_once("2026-11-24T10:00:00Z").unwrap();
+    // Parity is not what a snapshot adds.
+    assert_eq!(number(before, "added_bytes"), first, "{json}");
+    let both = [before.split_once("},").unwrap().1, after].concat();
+    assert_eq!(number(&both, "added_bytes"), number(&second, "added_bytes"), "{json}");
+    assert!(before.contains("\"time\": null"), "{json}");
+    assert!(after.contains("\"time\": \"1795514400.000000000\""), "{json}");
+
+    // A copy writes all snapshots together.
+    let copy = path.with_extension("copy");
+    run(["compact".as_ref(), path.as_os_str(), "-o".as_ref(), copy.as_os_str()]);
+    let json = run(["snapshots".as_ref(), "--json".as_ref(), copy.as_os_str()]).stdout;
+    assert_eq!(String::from_utf8(json).unwrap().matches("\"added_bytes\": null").count(), 2);
+}
+
+#[test]
 fn a_part_is_added_and_another_removed() {
     let (folder, source, path) = packed("-6");
     let first = Manifest::of(&source).unwrap();
