@@ -99,7 +99,8 @@ pub fn split_snapshot(word: &OsStr) -> (PathBuf, Option<OsString>) {
     }
 }
 
-/// Opens an image. Prints a warning if its end is damaged and an earlier state was opened.
+/// Opens an image. Prints a warning if its end is damaged and an earlier state was opened. While a
+/// process appends to it, that is its newest state.
 ///
 /// # Errors
 /// There is no image, or it cannot be read.
@@ -107,8 +108,19 @@ pub fn image(path: &Path, mut options: Options, say: &Say) -> anyhow::Result<Arc
     let name = text::path(path);
     let log = Log(Arc::new(move |line: &str| to_stderr(&format!("shale: {name}: {line}"))));
     options.log.get_or_insert(log);
-    let image =
-        Image::open(source(path, say)?, options).map_err(|error| named(path, error.into()))?;
+    let open = |options| {
+        Image::open(source(path, say)?, options).map_err(|error| named(path, error.into()))
+    };
+    let mut image = open(options.clone())?;
+    if image.recovered().is_some() && !elsewhere::is_url(path) {
+        if let Some(process) = shale::grower(path) {
+            let name = text::path(path);
+            say.detail(format!("{name}: {process} appends to it; using the state before"));
+            return Ok(image);
+        }
+        // The append may have ended since.
+        image = open(options)?;
+    }
     if let Some(recovery) = image.recovered() {
         say.warn(format!(
             "{}: the end of the image is damaged ({}); using its last complete state of {} bytes. \

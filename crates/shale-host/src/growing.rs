@@ -123,23 +123,35 @@ impl Drop for GrowingFile {
 
 /// Names the process that holds a lock on a file, as far as the system tells.
 fn holder(device: u64, inode: u64) -> String {
+    let Some(process) = locker(device, inode) else { return "another process".to_owned() };
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    match name.trim_end() {
+        "" => format!("process {process}"),
+        name => format!("process {process} ({name})"),
+    }
+}
+
+/// Names the process that adds to the file at `path` now, if the system tells. Takes no lock, so it
+/// is in nobody's way.
+pub fn grower(path: &Path) -> Option<String> {
+    let found = std::fs::metadata(path).ok()?;
+    locker(found.dev(), found.ino())?;
+    Some(holder(found.dev(), found.ino()))
+}
+
+/// The ID of the process that holds a lock on a file.
+fn locker(device: u64, inode: u64) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let file = format!("{major:02x}:{minor:02x}:{inode}");
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    for line in locks.lines() {
+    locks.lines().find_map(|line| {
         // NUMBER: FLOCK ADVISORY WRITE PROCESS FILE START END
         let words: Vec<&str> = line.split_whitespace().collect();
-        if let [_, "FLOCK", _, _, process, place, ..] = words[..]
-            && place == file
-        {
-            let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-            return match name.trim_end() {
-                "" => format!("process {process}"),
-                name => format!("process {process} ({name})"),
-            };
+        match words[..] {
+            [_, "FLOCK", _, _, process, place, ..] if place == file => Some(process.to_owned()),
+            _ => None,
         }
-    }
-    "another process".to_owned()
+    })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub mod growing; // a file that grows completely or not at all
 
 pub use beneath::{Beneath, check_name, remove_file};
 pub use error::{Error, ErrorKind};
-pub use growing::GrowingFile;
+pub use growing::{GrowingFile, grower};
 pub use output::{Existing, Output, OutputFile, existing, sync_directory};
 pub use patient::PatientOutput;
 pub use progress::{Cancel, NoProgress, Phase, Progress};

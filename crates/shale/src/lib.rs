@@ -75,7 +75,7 @@ pub use shale_extract::{
 pub use shale_foreign as foreign;
 pub use shale_host::{
     Cancel, Error as HostError, ErrorKind, NoProgress, Output, PatientOutput, Phase, Progress,
-    sync_directory, thread_count,
+    grower, sync_directory, thread_count,
 };
 pub use shale_model::SourceError;
 pub use shale_model::pattern::{NamePattern, PatternError, Patterns, Position, Rules};

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
 use shale_tests::command::{Mount, can_mount, create, expect_code, extract, run, shale};
 use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
@@ -188,6 +189,28 @@ fn an_interrupted_append_leaves_the_image_before_and_the_next_one_cleans_up() {
             run(["check".as_ref(), torn.as_os_str()]);
         }
     }
+}
+
+#[test]
+fn an_image_that_grows_now_is_not_called_damaged() {
+    let (_folder, source, path) = packed("-1");
+    let before = std::fs::read(&path).unwrap();
+    std::fs::write(source.join("new"), vec![b'x'; 5000]).unwrap();
+    append(&path, [source.as_os_str()], 0);
+    let after = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &after[..after.len() - 200]).unwrap();
+    let list = || {
+        let output = expect_code(&mut shale(["ls".as_ref(), path.as_os_str()]), 0);
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(list().contains("damaged"), "nobody appends, so it was interrupted");
+    // The lock of an append, held by this process.
+    let file = std::fs::File::open(&path).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    assert_eq!(list(), "");
+    drop(file);
+    assert!(list().contains("damaged"));
+    assert!(after[..before.len()] == before);
 }
 
 #[test]
