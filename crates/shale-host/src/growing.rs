@@ -123,34 +123,33 @@ impl Drop for GrowingFile {
 
 /// Names the process that holds a lock on a file, as far as the system tells.
 fn holder(device: u64, inode: u64) -> String {
-    let Some(process) = locker(device, inode) else { return "another process".to_owned() };
-    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    match name.trim_end() {
-        "" => format!("process {process}"),
-        name => format!("process {process} ({name})"),
-    }
+    locker(device, inode).unwrap_or_else(|| "another process".to_owned())
 }
 
 /// Names the process that adds to the file at `path` now, if the system tells. Takes no lock, so it
 /// is in nobody's way.
 pub fn grower(path: &Path) -> Option<String> {
     let found = std::fs::metadata(path).ok()?;
-    locker(found.dev(), found.ino())?;
-    Some(holder(found.dev(), found.ino()))
+    locker(found.dev(), found.ino())
 }
 
-/// The ID of the process that holds a lock on a file.
+/// Names the process that holds a lock on a file, if the system tells.
 fn locker(device: u64, inode: u64) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let file = format!("{major:02x}:{minor:02x}:{inode}");
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    locks.lines().find_map(|line| {
+    let process = locks.lines().find_map(|line| {
         // NUMBER: FLOCK ADVISORY WRITE PROCESS FILE START END
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            [_, "FLOCK", _, _, process, place, ..] if place == file => Some(process.to_owned()),
+            [_, "FLOCK", _, _, process, place, ..] if place == file => Some(process),
             _ => None,
         }
+    })?;
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    Some(match name.trim_end() {
+        "" => format!("process {process}"),
+        name => format!("process {process} ({name})"),
     })
 }
 

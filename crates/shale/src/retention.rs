@@ -1,7 +1,8 @@
 //! Which snapshots of an image are kept, as restic's `forget` decides it.
 
-use shale_model::utc_period;
 use shale_read::Snapshot;
+
+use crate::states::time_of;
 
 /// How many snapshots are kept.
 ///
@@ -33,7 +34,7 @@ pub struct Fate {
     pub number: usize,
     /// The rules that keep it; if there are none, it goes.
     pub reasons: Vec<&'static str>,
-    /// No rule by time could keep it, as its name is no time.
+    /// Its name is not a time, so no rule by time can keep it.
     pub has_no_time: bool,
 }
 
@@ -64,8 +65,7 @@ impl Retention {
 
     /// Decides about the snapshots of an image, oldest first.
     pub fn decide(&self, snapshots: &[Snapshot]) -> Vec<Fate> {
-        let times: Vec<Option<i64>> =
-            snapshots.iter().map(|s| utc_period(&s.name).map(|period| *period.start())).collect();
+        let times: Vec<Option<i64>> = snapshots.iter().map(time_of).collect();
         let fates = (0..).zip(&times).map(|(number, time)| Fate {
             number,
             has_no_time: time.is_none(),

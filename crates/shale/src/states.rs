@@ -6,7 +6,7 @@
 use shale_format::limits::ROOT_PLAIN_LEN_MAX;
 use shale_format::{Root, SectionType, Trailer};
 use shale_model::utc_period;
-use shale_read::{Image, ReadError};
+use shale_read::{Image, ReadError, Snapshot};
 
 /// Facts about a snapshot that its tree does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,10 +29,9 @@ struct State {
 /// Returns facts about all snapshots of an image, oldest first.
 pub fn snapshot_facts(image: &Image) -> Vec<SnapshotFacts> {
     let snapshots = image.snapshots();
-    let facts = snapshots.iter().map(|snapshot| SnapshotFacts {
-        time: utc_period(&snapshot.name).map(|period| *period.start()),
-        added_bytes: None,
-    });
+    let facts = snapshots
+        .iter()
+        .map(|snapshot| SnapshotFacts { time: time_of(snapshot), added_bytes: None });
     let mut facts: Vec<SnapshotFacts> = facts.collect();
     let mut state = State {
         image_len: image.len(),
@@ -58,6 +57,11 @@ pub fn snapshot_facts(image: &Image) -> Vec<SnapshotFacts> {
         }
         state = before;
     }
+}
+
+/// Returns the time of a snapshot, in seconds since 1970, if its name is a time in UTC.
+pub(crate) fn time_of(snapshot: &Snapshot) -> Option<i64> {
+    utc_period(&snapshot.name).map(|period| *period.start())
 }
 
 /// Reads the state whose trailer is at an offset; `None` if there is another section.
