@@ -41,6 +41,7 @@ mod links; // names, inodes and directories of a snapshot against each other
 mod tree; // the tables of a snapshot, each by itself
 mod bytes; // every byte against sums and hashes
 mod frames; // every frame decoded
+mod chunks; // every chunk rebuilt
 mod damage; // from problems to paths
 mod remedy; // what parity restores
 
@@ -103,6 +104,13 @@ pub fn check(
         }
         bytes.finish(&mut checked, &mut left);
         context.check_cancel()?;
+        // Damaged frames say more than the chunks that need them. Parts are parts of frames.
+        if let Some(root) = layout.root.as_ref().filter(|root| root.has_chunks())
+            && options.level >= Level::Content
+            && findings.count() == 0
+        {
+            chunks::check(&context, root, &source, start, &mut checked)?;
+        }
     }
     let problem_count = findings.count();
     let mut found = findings.take();

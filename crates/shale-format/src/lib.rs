@@ -45,9 +45,12 @@ pub mod root;
 pub mod schema;
 /// The typed row of the frame table.
 pub mod frame;
+/// The typed row of the table of chunks: deflate streams that are rebuilt.
+pub mod chunk;
 /// The typed row of the inode table: kinds, times, device numbers.
 pub mod inode;
 
+pub use chunk::{Carried, ChunkRecord};
 pub use error::FormatError;
 pub use features::Features;
 pub use frame::{Category, FrameRecord};

@@ -48,3 +48,10 @@ pub const SPACE_LEN_MAX: u64 = u64::MAX - 16;
 pub const PARITY_GROUP_LEAVES_MAX: u64 = 15_360;
 /// Chunks of the table of hashes before it is coded; its code has three times as many.
 pub const PARITY_TABLE_CHUNKS_MAX: u64 = 8_192;
+/// Bytes of a rebuilt chunk, and plain bytes that it is rebuilt from. A chunk is rebuilt whole.
+pub const CHUNK_LEN_MAX: u64 = 1 << 20;
+/// Depth of containers in containers whose streams are rebuilt. Each level of depth costs a random
+/// read a chunk.
+pub const CHUNK_DEPTH_MAX: u64 = 3;
+/// Probes of the search for matches while one chunk is rebuilt: a tenth of a second or less.
+pub const CHUNK_PROBES_MAX: u64 = 1 << 25;

@@ -65,8 +65,8 @@ pub struct RootRaw {
     pub reference_count_max: U16,
     /// Longest chain of references of any frame.
     pub depth_max: u8,
-    /// Reserved, must be zero.
-    pub reserved: u8,
+    /// What the image needs beyond version 0.4: see [`ROOT_HAS_CHUNKS`]. Other bits must be zero.
+    pub needs: u8,
     /// Plain bytes of the largest frame.
     pub frame_plain_len_max: U64,
     /// Most plain bytes that reading one byte can decode: a frame and all it refers to.
@@ -82,6 +82,10 @@ pub struct RootRaw {
 }
 
 const _: () = assert!(size_of::<RootRaw>() == 376);
+
+/// Bit of `RootRaw::needs`: the root of the table `chunks` follows the fixed part, and extents may
+/// lie in rebuilt space.
+pub const ROOT_HAS_CHUNKS: u8 = 1;
 
 /// On-disk layout of the fixed part of a snapshot's record; its name follows.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
@@ -146,6 +150,8 @@ pub struct Root {
     pub frames: TableRoot,
     /// Table `references`.
     pub references: TableRoot,
+    /// Table `chunks`; empty if no stream is rebuilt.
+    pub chunks: TableRoot,
     /// At least one, the newest last.
     pub snapshots: Vec<Snapshot>,
 }
@@ -174,6 +180,11 @@ pub struct Snapshot {
 }
 
 impl Root {
+    /// Returns whether streams are rebuilt.
+    pub fn has_chunks(&self) -> bool {
+        self.chunks.row_count > 0
+    }
+
     /// Returns the payload of a root section.
     ///
     /// # Errors
@@ -187,7 +198,7 @@ impl Root {
             snapshot_count: U32::new(snapshot_count as u32),
             reference_count_max: U16::new(self.bounds.reference_count_max),
             depth_max: self.bounds.depth_max,
-            reserved: 0,
+            needs: if self.has_chunks() { ROOT_HAS_CHUNKS } else { 0 },
             frame_plain_len_max: U64::new(self.bounds.frame_plain_len_max),
             read_bytes_max: U64::new(self.bounds.read_bytes_max),
             contents: encode_table(&self.contents),
@@ -196,6 +207,9 @@ impl Root {
             references: encode_table(&self.references),
         };
         let mut out = raw.as_bytes().to_vec();
+        if self.has_chunks() {
+            out.extend_from_slice(encode_table(&self.chunks).as_bytes());
+        }
         for snapshot in &self.snapshots {
             let name_len = snapshot.name.len();
             if name_len > SNAPSHOT_NAME_LEN_MAX {
@@ -232,8 +246,8 @@ impl Root {
         if snapshot_count == 0 || snapshot_count > SNAPSHOT_COUNT_MAX {
             return Err(field("snapshot count", u64::from(snapshot_count), "1 to 65536"));
         }
-        if raw.reserved != 0 {
-            return Err(field("reserved", u64::from(raw.reserved), "0"));
+        if raw.needs & !ROOT_HAS_CHUNKS != 0 {
+            return Err(FormatError::Features { bits: u64::from(raw.needs & !ROOT_HAS_CHUNKS) });
         }
         if u32::from(raw.reference_count_max.get()) > REFERENCE_COUNT_MAX {
             let found = u64::from(raw.reference_count_max.get());
@@ -257,8 +271,18 @@ impl Root {
             extents: decode_table(&raw.extents)?,
             frames: decode_table(&raw.frames)?,
             references: decode_table(&raw.references)?,
+            chunks: TableRoot::default(),
             snapshots: Vec::new(),
         };
+        if raw.needs & ROOT_HAS_CHUNKS != 0 {
+            let (raw, after) = TableRootRaw::read_from_prefix(rest)
+                .map_err(|_| short(size_of::<TableRootRaw>(), rest.len()))?;
+            root.chunks = decode_table(&raw)?;
+            if !root.has_chunks() {
+                return Err(field("rows of chunks", 0, "at least 1"));
+            }
+            rest = after;
+        }
         for _ in 0..snapshot_count {
             let (raw, after) = SnapshotRaw::read_from_prefix(rest)
                 .map_err(|_| short(size_of::<SnapshotRaw>(), rest.len()))?;

@@ -3,6 +3,7 @@
 //! Column indexes are constants beside each schema, so that readers and writers share them. A
 //! *sentinel row* is a last row that only ends the range of the row before it.
 
+use crate::limits::SPACE_LEN_MAX;
 use shale_table::{ColumnKind, ColumnSpec, Schema};
 
 macro_rules! schema {
@@ -46,6 +47,14 @@ schema!(
     references, "references", [FRAME = 0: U64]
 );
 schema!(
+    /// Rebuilt space: chunks of deflate streams, each rebuilt from bytes of a content. One sentinel
+    /// row.
+    chunks, "chunks", [
+        BASE = 0: U64, CONTENT = 1: U64, OFFSET = 2: U64, PLAIN_LEN = 3: U64, MODEL = 4: U64,
+        CARRIED = 5: U64, DEPTH = 6: U64, SUM = 7: U64,
+    ]
+);
+schema!(
     /// Inodes; row = inode number - 1.
     inodes, "inodes", [
         MODE = 0: U64, UID = 1: U64, GID = 2: U64, LINK_COUNT = 3: U64,
@@ -79,3 +88,7 @@ schema!(
 pub const STREAM_HOLE: u64 = u64::MAX;
 /// `extents.STREAM` of a zero run: data that is all zero.
 pub const STREAM_ZERO: u64 = u64::MAX - 1;
+/// `extents.STREAM` from here on, below [`STREAM_ZERO`], is this plus an offset in rebuilt space.
+pub const STREAM_REBUILT: u64 = 1 << 63;
+/// End of rebuilt space.
+pub const REBUILT_SPACE_LEN_MAX: u64 = SPACE_LEN_MAX - STREAM_REBUILT;

@@ -227,6 +227,9 @@ impl View for Tree {
                 PieceKind::Frame { frame, frame_offset } => {
                     writeln!(out, "frame {frame} offset {frame_offset}{}", frame_text(self, frame)?)
                 }
+                PieceKind::Rebuilt { chunk, chunk_offset } => {
+                    writeln!(out, "rebuilt chunk {chunk} offset {chunk_offset}")
+                }
                 PieceKind::Hole => writeln!(out, "hole"),
                 PieceKind::Zero => writeln!(out, "zero"),
             };

@@ -59,6 +59,8 @@ counters! {
     prefetch_used,
     /// Prefetched frames that were evicted before a reader used them.
     prefetch_wasted,
+    /// Chunks of deflate streams that were rebuilt.
+    chunks_rebuilt,
     /// Table pages read from the source, dictionaries included.
     pages_read,
     /// Table pages found in the page cache.

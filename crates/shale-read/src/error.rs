@@ -11,6 +11,7 @@ use std::io;
 use std::path::PathBuf;
 
 use shale_codec::CodecError;
+use shale_deflate::DeflateError;
 use shale_format::{FormatError, Identity};
 use shale_table::TableError;
 use thiserror::Error;
@@ -83,6 +84,18 @@ pub enum Fault {
         /// What the codec reported.
         #[from]
         error: CodecError,
+    },
+    /// A deflate stream cannot be rebuilt.
+    #[error("a compressed stream cannot be rebuilt: {error}")]
+    Rebuild {
+        /// What is wrong.
+        error: DeflateError,
+    },
+    /// A deflate stream needs a model that this version does not have.
+    #[error("the image needs a newer version of ShaleFS: model {model} of an encoder is unknown")]
+    UnknownModel {
+        /// The number of the model.
+        model: u64,
     },
     /// Bytes are not the bytes that were written.
     #[error("checksum of the {what} bytes is {found:016x}, expected {expected:016x}: damaged")]
@@ -263,6 +276,7 @@ impl ReadError {
         match self.fault() {
             Fault::Codec { error } => !matches!(error, CodecError::OutOfMemory { .. }),
             Fault::Truncated { .. }
+            | Fault::Rebuild { .. }
             | Fault::Table { .. }
             | Fault::Checksum { .. }
             | Fault::Value { .. }
@@ -272,6 +286,7 @@ impl ReadError {
                 !matches!(error, FormatError::Version { .. } | FormatError::Features { .. })
             }
             Fault::Identity { .. }
+            | Fault::UnknownModel { .. }
             | Fault::NoIdentity { .. }
             | Fault::Open { .. }
             | Fault::Io { .. }

@@ -13,13 +13,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use shale_format::schema::{contents, extents, frames, references};
+use shale_format::schema::{chunks, contents, extents, frames, references};
 use shale_format::superblock::SUPERBLOCK_LEN;
 use shale_format::{
-    FrameRecord, Identity, MerkleHead, Root, SectionHeader, Snapshot, Superblock, Trailer,
+    ChunkRecord, FrameRecord, Identity, MerkleHead, Root, SectionHeader, Snapshot, Superblock,
+    Trailer,
 };
 
-use crate::content::map::{ContentMap, Pieces};
+use crate::content::chunks::ChunkTable;
+use crate::content::map::{ContentMap, Pieces, Unit};
 use crate::content::store::ContentStore;
 use crate::counters::Counters;
 use crate::error::{ErrorContext, Fault, ReadError, contradiction};
@@ -205,6 +207,7 @@ impl Image {
         let map = ContentMap::new(
             table(root.contents, &contents::SCHEMA),
             table(root.extents, &extents::SCHEMA),
+            ChunkTable::new(table(root.chunks, &chunks::SCHEMA)),
             frame_store,
         );
         let contents = ContentStore::new(map, options.prefetch_bytes_max);
@@ -367,6 +370,35 @@ impl Image {
     /// There is no such content, or one of its extents is damaged.
     pub fn content_data_len(&self, content: u64) -> Result<u64, ReadError> {
         self.contents.data_len(content)
+    }
+}
+
+/// Chunks of deflate streams, which are rebuilt.
+impl Image {
+    /// Number of chunks, all snapshots together.
+    pub fn chunk_count(&self) -> u64 {
+        self.contents.chunks().count()
+    }
+
+    /// The record of a chunk: what it is rebuilt from. Touches one or two pages.
+    ///
+    /// # Errors
+    /// There is no such chunk, or its record is damaged.
+    pub fn chunk_record(&self, chunk: u64) -> Result<ChunkRecord, ReadError> {
+        self.contents.chunks().record(chunk)
+    }
+
+    /// The bytes of a frame or a chunk, cached, or decoded or rebuilt now.
+    ///
+    /// For a frame, see [`Image::frame`]. For a chunk that is not cached, this reads at most 1.1
+    /// MiB of a content, as [`Image::read_content`] does, and searches it for matches as the
+    /// encoder of the stream did. The checksum of the result is verified.
+    ///
+    /// # Errors
+    /// There is no such frame or chunk, it or what it needs is damaged, or the encoder of the
+    /// stream is unknown to this version.
+    pub fn unit(&self, unit: Unit) -> Result<FrameBytes, ReadError> {
+        self.contents.unit(unit)
     }
 }
 

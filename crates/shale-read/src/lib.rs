@@ -39,7 +39,7 @@ mod image; // an open image: its root, its tables, its frames
 mod tree; // one snapshot's file tree
 mod file; // a handle to one regular file
 
-pub use content::map::{Piece, PieceKind, Pieces};
+pub use content::map::{Piece, PieceKind, Pieces, Unit};
 pub use counters::{CounterSnapshot, Counters};
 pub use error::{Expected, Fault, Kind, ReadError};
 pub use file::FileReader;

@@ -79,6 +79,9 @@ pub(crate) fn assemble(
     shale_write::check(&options.build)?;
     check_output(path, options)?;
     check_snapshots(snapshots)?;
+    if images.iter().any(|image| image.chunk_count() > 0) {
+        return Err(Error::CopiesChunks);
+    }
     progress.phase(Phase::Scan);
     let offsets = Offsets::new(images);
     let claims = snapshots.iter().map(|snapshot| claims(snapshot, &offsets, options));

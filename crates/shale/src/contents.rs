@@ -25,9 +25,10 @@ pub(crate) fn read(image: &Arc<Image>, content: u64) -> Result<Known, ReadError>
     for piece in image.pieces(content, 0..len)? {
         let piece = piece?;
         match piece.kind {
-            PieceKind::Frame { frame, frame_offset } => {
-                let plain = image.frame(frame)?;
-                let from = usize::try_from(frame_offset).unwrap_or(usize::MAX);
+            PieceKind::Frame { .. } | PieceKind::Rebuilt { .. } => {
+                let Some((unit, offset)) = piece.kind.unit() else { continue };
+                let plain = image.unit(unit)?;
+                let from = usize::try_from(offset).unwrap_or(usize::MAX);
                 let end = from.saturating_add(usize::try_from(piece.len).unwrap_or(usize::MAX));
                 hasher.update(plain.get(from..end).unwrap_or_default());
             }

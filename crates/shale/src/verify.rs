@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use shale_format::{InodeKind, InodeRecord};
 use shale_host::{Cancel, Progress, thread_count, threads};
 use shale_read::{
-    Attributes, ByteSource, FrameBytes, Image, Options, Piece, PieceKind, ReadError,
-    SnapshotChoice, Tree, Xattr,
+    Attributes, ByteSource, FrameBytes, Image, Options, Piece, ReadError, SnapshotChoice, Tree,
+    Xattr,
 };
 use shale_write::Report;
 use shale_write::digest::{
@@ -199,12 +199,12 @@ impl Verifier<'_> {
         let mut hasher = ContentHasher::new();
         for piece in self.image.pieces(content, 0..len)? {
             let piece = piece?;
-            match piece.kind {
-                PieceKind::Frame { frame, frame_offset } => {
-                    let plain = self.image.frame(frame)?;
-                    hasher.update(slice(&plain, frame_offset, piece.len));
+            match piece.kind.unit() {
+                Some((unit, offset)) => {
+                    let bytes = self.image.unit(unit)?;
+                    hasher.update(slice(&bytes, offset, piece.len));
                 }
-                PieceKind::Hole | PieceKind::Zero => hasher.update_zeroes(piece.len),
+                None => hasher.update_zeroes(piece.len),
             }
         }
         Ok(hasher)
@@ -251,11 +251,9 @@ impl Verifier<'_> {
                         Err(error) => return drop(give.send(Err(error))),
                     };
                     for piece in pieces.skip(turn).step_by(count) {
-                        let decoded = piece.and_then(|piece| match piece.kind {
-                            PieceKind::Frame { frame, .. } => {
-                                Ok((piece, Some(self.image.frame(frame)?)))
-                            }
-                            PieceKind::Hole | PieceKind::Zero => Ok((piece, None)),
+                        let decoded = piece.and_then(|piece| match piece.kind.unit() {
+                            Some((unit, _)) => Ok((piece, Some(self.image.unit(unit)?))),
+                            None => Ok((piece, None)),
                         });
                         // The hasher stopped: an error, or the end of the run.
                         if give.send(decoded).is_err() {
@@ -279,9 +277,9 @@ impl Verifier<'_> {
                 }
                 let Ok(decoded) = take.recv() else { break };
                 let (piece, plain) = decoded?;
-                match (piece.kind, plain) {
-                    (PieceKind::Frame { frame_offset, .. }, Some(plain)) => {
-                        hasher.update(slice(&plain, frame_offset, piece.len));
+                match (piece.kind.unit(), plain) {
+                    (Some((_, offset)), Some(plain)) => {
+                        hasher.update(slice(&plain, offset, piece.len));
                     }
                     _ => hasher.update_zeroes(piece.len),
                 }

@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use shale_format::limits::CHUNK_DEPTH_MAX;
 use shale_format::schema::{
-    STREAM_HOLE, STREAM_ZERO, contents, directories, entries, extents, frames, inodes, references,
-    xattr_sets,
+    STREAM_HOLE, STREAM_REBUILT, STREAM_ZERO, chunks, contents, directories, entries, extents,
+    frames, inodes, references, xattr_sets,
 };
 use shale_format::{InodeKind, Root, Snapshot};
 use shale_table::{Cursor, Schema, Table, TableRoot};
@@ -32,6 +33,9 @@ const INODE_COUNT_MAX: usize = 1 << 20;
 const BLAME_COUNT_MAX: usize = 8;
 /// Directories on the way to a damaged path; deeper paths are shown without their beginning.
 const DEPTH_MAX: usize = 4096;
+
+/// Plain bytes after a chunk that it depends on.
+const CHUNK_AFTER_LEN: u64 = 1 << 10;
 
 /// Files with damaged bytes.
 #[derive(Debug, Default)]
@@ -138,8 +142,18 @@ pub(super) fn trace(
     if context.options.level < Level::Content {
         let _ = spread(context, root, &mut guilty);
     }
-    let streams = stream_ranges(context, root, &guilty, &lost);
-    let hits = content_hits(context, root, &streams, &lost).unwrap_or_default();
+    let mut streams = stream_ranges(context, root, &guilty, &lost);
+    let mut hits = content_hits(context, root, &streams, &lost).unwrap_or_default();
+    // Chunks are rebuilt from contents, and at most so many times from each other.
+    for _ in 0..if root.has_chunks() { CHUNK_DEPTH_MAX } else { 0 } {
+        let range_count = streams.len();
+        streams.retain(|range| range.start < STREAM_REBUILT);
+        streams.extend(chunk_ranges(context, root, &hits, &lost));
+        if streams.len() == range_count {
+            break;
+        }
+        hits = content_hits(context, root, &streams, &lost).unwrap_or_default();
+    }
     for snapshot in &root.snapshots {
         context.check_cancel()?;
         let _ = snapshot_paths(context, snapshot, &hits, &lost, found, &mut damage);
@@ -211,6 +225,45 @@ fn stream_ranges(
                 ranges.push(Range { start, end, problems: problems.clone() });
             }
         }
+    }
+    ranges.sort_by_key(|range| range.start);
+    ranges
+}
+
+/// Returns the ranges of rebuilt space that cannot be rebuilt, as extents name them, by start. The
+/// plain bytes of a stream up to the first damaged one do not depend on it.
+fn chunk_ranges(
+    context: &Context<'_>,
+    root: &Root,
+    hits: &BTreeMap<u64, Hit>,
+    lost: &[(usize, RowScope)],
+) -> Vec<Range> {
+    let lost = Lost::of(lost, &root.chunks, &chunks::SCHEMA);
+    let mut ranges: Vec<Range> = lost.ranges().collect();
+    let pages = TablePages::new(context.store, &root.chunks);
+    if let Ok(pages) = &pages
+        && let Ok(mut rows) = open(pages, &root.chunks, &chunks::SCHEMA)
+    {
+        for row in 0..root.chunks.row_count.saturating_sub(1) {
+            let mut numbers = || -> Result<[u64; 5], PageFault> {
+                let content = rows.u64(chunks::CONTENT, row)?;
+                let offset = rows.u64(chunks::OFFSET, row)?;
+                let plain_len = rows.u64(chunks::PLAIN_LEN, row)?;
+                let base = rows.u64(chunks::BASE, row)?;
+                Ok([content, offset, plain_len, base, rows.u64(chunks::BASE, row + 1)?])
+            };
+            let Ok([content, offset, plain_len, start, end]) = numbers() else { continue };
+            let needed = offset.saturating_add(plain_len).saturating_add(CHUNK_AFTER_LEN);
+            if let Some(hit) = hits.get(&content)
+                && hit.first_offset.unwrap_or_default() < needed
+            {
+                ranges.push(Range { start, end, problems: hit.problems.clone() });
+            }
+        }
+    }
+    for range in &mut ranges {
+        range.start = range.start.saturating_add(STREAM_REBUILT);
+        range.end = range.end.saturating_add(STREAM_REBUILT);
     }
     ranges.sort_by_key(|range| range.start);
     ranges

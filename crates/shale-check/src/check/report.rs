@@ -46,6 +46,8 @@ pub struct Checked {
     pub plain_bytes: u64,
     /// Frames decoded, repeated decodes included.
     pub frames_decoded: u64,
+    /// Chunks of compressed streams that were rebuilt.
+    pub chunks: u64,
 }
 
 /// What was not checked because the time was up.

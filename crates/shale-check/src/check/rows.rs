@@ -6,8 +6,11 @@ use std::collections::HashSet;
 
 use shale_codec::{Codec, Filter};
 use shale_format::limits::{PREFIX_LEN_MAX, SPACE_LEN_MAX};
-use shale_format::schema::{STREAM_HOLE, STREAM_ZERO, contents, extents, frames, references};
-use shale_format::{FormatError, FrameRecord, Root, SectionType};
+use shale_format::schema::{
+    REBUILT_SPACE_LEN_MAX, STREAM_HOLE, STREAM_REBUILT, STREAM_ZERO, chunks, contents, extents,
+    frames, references,
+};
+use shale_format::{ChunkRecord, FormatError, FrameRecord, Root, SectionType};
 use shale_table::{Cursor, Table};
 
 use super::context::Context;
@@ -20,6 +23,8 @@ use crate::error::Error;
 /// Frames that one read may need, as in the reader. Only hostile images come near it; without a
 /// limit they could make the search endless.
 const FRAMES_PER_READ_MAX: usize = 65_536;
+
+const CHUNK_COLUMNS: usize = chunks::SCHEMA.columns.len();
 
 /// What later stages need to know of the shared tables.
 pub(super) struct Shared<'a> {
@@ -39,13 +44,22 @@ pub(super) fn check<'a>(
 ) -> Result<Shared<'a>, Error> {
     let (content_count, content_total) = check_contents(context, root, layout, checked)?;
     let (frame_count, stream_total) = check_frames(context, root, layout, checked)?;
-    check_extents(context, root, layout, checked, content_total, stream_total)?;
+    let rebuilt_total = check_chunks(context, root, layout, checked, content_count)?;
+    let totals = Totals { content: content_total, stream: stream_total, rebuilt: rebuilt_total };
+    check_extents(context, root, layout, checked, &totals)?;
     check_references(context, root, layout, checked, frame_count)?;
     Ok(Shared { layout, content_count, frame_count })
 }
 
 /// Rows and total of a table of ascending starts; `None` if it could not be read completely.
 type CountAndTotal = (Option<u64>, Option<u64>);
+
+/// Where spaces end; `None` where a table could not be read completely.
+struct Totals {
+    content: Option<u64>,
+    stream: Option<u64>,
+    rebuilt: Option<u64>,
+}
 
 fn check_contents(
     context: &Context<'_>,
@@ -91,8 +105,7 @@ fn check_extents(
     root: &Root,
     layout: &Layout,
     checked: &mut Checked,
-    content_total: Option<u64>,
-    stream_total: Option<u64>,
+    totals: &Totals,
 ) -> Result<(), Error> {
     const PLACE: &str = "table extents";
     // Base and stream offset of the previous row.
@@ -107,11 +120,18 @@ fn check_extents(
                 None => expect(row, "base", base, base == 0, "0")?,
                 Some((before, start)) => {
                     expect(row, "base", base, base > before, "above the row before")?;
-                    let is_data = start != STREAM_HOLE && start != STREAM_ZERO;
-                    if let (true, Some(total)) = (is_data, stream_total) {
+                    let (total, what) = match start {
+                        STREAM_HOLE | STREAM_ZERO => (None, ""),
+                        STREAM_REBUILT.. => {
+                            let total = totals.rebuilt.map(|total| STREAM_REBUILT + total);
+                            (total, "inside rebuilt space")
+                        }
+                        _ => (totals.stream, "inside stream space"),
+                    };
+                    if let Some(total) = total {
                         let end = start.checked_add(base - before);
                         let inside = end.is_some_and(|end| end <= total);
-                        expect(row - 1, "stream", start, inside, "inside stream space")?;
+                        expect(row - 1, "stream", start, inside, what)?;
                     }
                 }
             }
@@ -121,7 +141,7 @@ fn check_extents(
         Ok(())
     };
     let complete = scan(context, PLACE, &root.extents, &extents::SCHEMA, layout, checked, visit)?;
-    if complete && let Some(total) = content_total {
+    if complete && let Some(total) = totals.content {
         let end = previous.map(|(base, _)| base);
         if end != Some(total) {
             let found = end.map_or("there is none".to_owned(), |end| format!("it is {end}"));
@@ -133,6 +153,47 @@ fn check_extents(
         }
     }
     Ok(())
+}
+
+/// Checks the table of chunks and returns where rebuilt space ends.
+fn check_chunks(
+    context: &Context<'_>,
+    root: &Root,
+    layout: &Layout,
+    checked: &mut Checked,
+    content_count: Option<u64>,
+) -> Result<Option<u64>, Error> {
+    const PLACE: &str = "table chunks";
+    if !root.has_chunks() {
+        return Ok(Some(0));
+    }
+    let mut previous: Option<[u64; CHUNK_COLUMNS]> = None;
+    let visit = |rows: Rows<'_>| {
+        for at in 0..rows.integers[chunks::BASE].len() {
+            let row = rows.first_row + at as u64;
+            let mut columns = [0; CHUNK_COLUMNS];
+            for (column, value) in columns.iter_mut().enumerate() {
+                *value = rows.integers[column][at];
+            }
+            let base = columns[chunks::BASE];
+            match previous.take() {
+                None => expect(row, "base", base, row > 0 || base == 0, "0")?,
+                Some(before) => {
+                    let record = ChunkRecord::from_columns(&before, base)
+                        .map_err(|error| row_fault(row - 1, &error))?;
+                    let content = record.content;
+                    let is_there = content_count.is_none_or(|count| content < count);
+                    expect(row - 1, "content", content, is_there, "an existing content")?;
+                }
+            }
+            let is_inside = base <= REBUILT_SPACE_LEN_MAX;
+            expect(row, "base", base, is_inside, "inside rebuilt space")?;
+            previous = Some(columns);
+        }
+        Ok(())
+    };
+    let complete = scan(context, PLACE, &root.chunks, &chunks::SCHEMA, layout, checked, visit)?;
+    Ok(previous.filter(|_| complete).map(|last| last[chunks::BASE]))
 }
 
 fn check_frames(

@@ -73,6 +73,10 @@ fn as_object(tree: &Tree, path: &[u8], found: &Attributes) -> anyhow::Result<Map
                     one["frame"] = frame.into();
                     one["frame_offset"] = frame_offset.into();
                 }
+                PieceKind::Rebuilt { chunk, chunk_offset } => {
+                    one["chunk"] = chunk.into();
+                    one["chunk_offset"] = chunk_offset.into();
+                }
                 PieceKind::Hole => one["kind"] = "hole".into(),
                 PieceKind::Zero => one["kind"] = "zero".into(),
             }
@@ -134,6 +138,9 @@ fn as_text(tree: &Tree, path: &[u8], found: &Attributes, say: &Say) -> anyhow::R
             let place = match piece.kind {
                 PieceKind::Frame { frame, frame_offset } => {
                     format!("frame {frame} at {frame_offset}")
+                }
+                PieceKind::Rebuilt { chunk, chunk_offset } => {
+                    format!("rebuilt chunk {chunk} at {chunk_offset}")
                 }
                 PieceKind::Hole => "hole".to_owned(),
                 PieceKind::Zero => "zeros".to_owned(),

@@ -7,14 +7,14 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use shale_read::{FrameBytes, Image, ReadError};
+use shale_read::{FrameBytes, Image, ReadError, Unit};
 
 /// A requested frame.
 #[derive(Clone)]
 pub(super) struct Ticket(Arc<Slot>);
 
 struct Slot {
-    frame: u64,
+    unit: Unit,
     state: Mutex<Option<Result<FrameBytes, ReadError>>>,
     changed: Condvar,
     room: Arc<Room>,
@@ -68,9 +68,10 @@ pub(super) fn new(frames_max: usize) -> (Asker, Tickets) {
 }
 
 impl Asker {
-    /// Requests a frame; waits while too many are in flight. `None` when no worker is left.
-    pub(super) fn ask(&mut self, frame: u64) -> Option<Ticket> {
-        if let Some(last) = self.last.as_ref().filter(|last| last.0.frame == frame) {
+    /// Requests a frame or chunk; waits while too many are in flight. `None` when no worker is
+    /// left.
+    pub(super) fn ask(&mut self, unit: Unit) -> Option<Ticket> {
+        if let Some(last) = self.last.as_ref().filter(|last| last.0.unit == unit) {
             return Some(last.clone());
         }
         // The requester holds the last ticket, which must not keep its place while it waits for
@@ -84,7 +85,7 @@ impl Asker {
             *left -= 1;
         }
         let room = Arc::clone(&self.room);
-        let slot = Slot { frame, state: Mutex::new(None), changed: Condvar::new(), room };
+        let slot = Slot { unit, state: Mutex::new(None), changed: Condvar::new(), room };
         let ticket = Ticket(Arc::new(slot));
         self.to_workers.send(ticket.clone()).ok()?;
         self.last = Some(ticket.clone());
@@ -96,7 +97,7 @@ impl Asker {
 pub(super) fn work(image: &Image, tickets: &Tickets) {
     loop {
         let Ok(ticket) = lock(tickets).recv() else { return };
-        let result = image.frame(ticket.0.frame);
+        let result = image.unit(ticket.0.unit);
         *lock(&ticket.0.state) = Some(result);
         ticket.0.changed.notify_all();
     }

@@ -179,9 +179,10 @@ impl Walk<'_> {
                 let step = match piece.kind {
                     PieceKind::Hole if self.keeps.holes => continue,
                     PieceKind::Hole | PieceKind::Zero => Step::Zeroes(piece.len),
-                    PieceKind::Frame { frame, frame_offset } => {
-                        let Some(ticket) = asker.ask(frame) else { return Ok(Err(Gone)) };
-                        let start = usize::try_from(frame_offset).unwrap_or(usize::MAX);
+                    PieceKind::Frame { .. } | PieceKind::Rebuilt { .. } => {
+                        let Some((unit, offset)) = piece.kind.unit() else { continue };
+                        let Some(ticket) = asker.ask(unit) else { return Ok(Err(Gone)) };
+                        let start = usize::try_from(offset).unwrap_or(usize::MAX);
                         let len = usize::try_from(piece.len).unwrap_or(usize::MAX);
                         Step::Frame(ticket, start..start.saturating_add(len), piece.offset)
                     }

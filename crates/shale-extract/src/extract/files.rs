@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use shale_format::InodeKind;
 use shale_host::{ErrorKind, check_name, remove_file, thread_count, threads};
-use shale_read::{Attributes, PieceKind, Xattr};
+use shale_read::{Attributes, PieceKind, Unit, Xattr};
 
 use super::attributes::{Handle, hands_acl_down};
 use super::batch::{Batch, Item, LargeState};
@@ -426,8 +426,9 @@ impl<'a> Worker<'a> {
                     break;
                 }
             };
-            let (frame, frame_offset) = match piece.kind {
-                PieceKind::Frame { frame, frame_offset } => (frame, frame_offset),
+            let (unit, offset) = match piece.kind {
+                PieceKind::Frame { frame, frame_offset } => (Unit::Frame(frame), frame_offset),
+                PieceKind::Rebuilt { chunk, chunk_offset } => (Unit::Chunk(chunk), chunk_offset),
                 PieceKind::Hole if self.context.options.sparse != Sparse::Never => continue,
                 PieceKind::Zero if self.context.options.sparse == Sparse::Zeroes => continue,
                 // Zeroes were data in the source, so they are data in the copy, not a hole.
@@ -442,14 +443,14 @@ impl<'a> Worker<'a> {
                     continue;
                 }
             };
-            let plain = match image.frame(frame) {
+            let plain = match image.unit(unit) {
                 Ok(plain) => plain,
                 Err(error) => {
                     self.damaged(item, piece.offset, piece.len, error)?;
                     continue;
                 }
             };
-            let start = usize::try_from(frame_offset).unwrap_or(usize::MAX);
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
             let stop = start.saturating_add(usize::try_from(piece.len).unwrap_or(usize::MAX));
             let bytes = plain.get(start..stop).unwrap_or_default();
             if let Err(error) = file.write_all_at(bytes, piece.offset) {

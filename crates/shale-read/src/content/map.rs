@@ -9,9 +9,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use shale_format::limits::{FILE_LEN_MAX, SPACE_LEN_MAX};
-use shale_format::schema::{STREAM_HOLE, STREAM_ZERO, contents, extents, frames};
+use shale_format::schema::{STREAM_HOLE, STREAM_REBUILT, STREAM_ZERO, contents, extents, frames};
 use shale_table::Cursor;
 
+use crate::content::chunks::ChunkTable;
 use crate::error::{ErrorContext, Expected, Fault, ReadError, contradiction, value};
 use crate::frames::store::FrameStore;
 use crate::storage::pages::{TableHandle, TablePages};
@@ -42,6 +43,33 @@ pub enum PieceKind {
     Hole,
     /// Written data that is all zeroes.
     Zero,
+    /// A range of a chunk of a deflate stream, which is rebuilt.
+    Rebuilt {
+        /// Index of the chunk.
+        chunk: u64,
+        /// Offset of the piece in the chunk.
+        chunk_offset: u64,
+    },
+}
+
+/// What is decoded or rebuilt as a whole, and cached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// The frame with this index.
+    Frame(u64),
+    /// The chunk with this index.
+    Chunk(u64),
+}
+
+impl PieceKind {
+    /// The frame or chunk that the bytes come from and the offset in it; `None` for zeroes.
+    pub fn unit(self) -> Option<(Unit, u64)> {
+        match self {
+            Self::Frame { frame, frame_offset } => Some((Unit::Frame(frame), frame_offset)),
+            Self::Rebuilt { chunk, chunk_offset } => Some((Unit::Chunk(chunk), chunk_offset)),
+            Self::Hole | Self::Zero => None,
+        }
+    }
 }
 
 /// A range of a content inside one extent.
@@ -50,7 +78,8 @@ pub(crate) struct Segment {
     /// Offset in the content.
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// Offset in stream space, or [`STREAM_HOLE`] or [`STREAM_ZERO`].
+    /// Offset in stream space, or [`STREAM_REBUILT`] plus one in rebuilt space, or [`STREAM_HOLE`]
+    /// or [`STREAM_ZERO`].
     pub(crate) stream: u64,
 }
 
@@ -58,6 +87,7 @@ pub(crate) struct Segment {
 pub(crate) struct ContentMap {
     contents: TableHandle,
     extents: TableHandle,
+    chunks: ChunkTable,
     frames: Arc<FrameStore>,
 }
 
@@ -65,9 +95,14 @@ impl ContentMap {
     pub(crate) fn new(
         contents: TableHandle,
         extents: TableHandle,
+        chunks: ChunkTable,
         frames: Arc<FrameStore>,
     ) -> Self {
-        Self { contents, extents, frames }
+        Self { contents, extents, chunks, frames }
+    }
+
+    pub(crate) fn chunks(&self) -> &ChunkTable {
+        &self.chunks
     }
 
     pub(crate) fn frames(&self) -> &Arc<FrameStore> {
@@ -78,6 +113,7 @@ impl ContentMap {
     pub(crate) fn plan_tops(&self, plan: &mut Plan<'_>) {
         self.contents.plan_top(plan);
         self.extents.plan_top(plan);
+        self.chunks.plan_top(plan);
         self.frames.tables().plan_tops(plan);
     }
 
@@ -237,21 +273,35 @@ impl Pieces<'_> {
         let kind = match stream {
             STREAM_HOLE => PieceKind::Hole,
             STREAM_ZERO => PieceKind::Zero,
+            STREAM_REBUILT.. => {
+                let rebuilt = stream - STREAM_REBUILT;
+                let (chunk, record) = self.map.chunks.at(rebuilt)?;
+                let chunk_offset = rebuilt - record.base;
+                let piece_len = len.min(record.len - chunk_offset);
+                self.rest(segment, piece_len);
+                let kind = PieceKind::Rebuilt { chunk, chunk_offset };
+                return Ok(Piece { offset, len: piece_len, kind });
+            }
             _ => {
                 let (frame, range) = self.frame_at(stream)?;
                 let len = len.min(range.end - stream);
-                if len < segment.len {
-                    self.segment = Some(Segment {
-                        offset: offset + len,
-                        len: segment.len - len,
-                        stream: stream + len,
-                    });
-                }
+                self.rest(segment, len);
                 let frame_offset = stream - range.start;
                 return Ok(Piece { offset, len, kind: PieceKind::Frame { frame, frame_offset } });
             }
         };
         Ok(Piece { offset, len, kind })
+    }
+
+    /// Keeps what of a segment comes after its first `len` bytes.
+    fn rest(&mut self, segment: Segment, len: u64) {
+        if len < segment.len {
+            self.segment = Some(Segment {
+                offset: segment.offset + len,
+                len: segment.len - len,
+                stream: segment.stream + len,
+            });
+        }
     }
 
     /// The frame that holds the byte at `stream`, and its range in stream space.

@@ -6,13 +6,16 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use shale_format::ChunkRecord;
+use shale_format::limits::CHUNK_DEPTH_MAX;
 use shale_format::schema::STREAM_HOLE;
 
-use crate::content::map::{ContentMap, Piece, PieceKind, Pieces, Segments};
+use crate::content::chunks::{ChunkTable, NESTED_PLAIN_LEN_MAX, Recipe};
+use crate::content::map::{ContentMap, Piece, PieceKind, Pieces, Segments, Unit};
 use crate::content::prefetch::{Guess, Prefetch};
 use crate::content::sequences::Sequences;
 use crate::counters::add;
-use crate::error::{Expected, ReadError, value};
+use crate::error::{ErrorContext, Expected, ReadError, value};
 use crate::frames::cache::FrameBytes;
 use crate::frames::store::FrameStore;
 use crate::storage::plan::Plan;
@@ -28,6 +31,20 @@ const FAR_FRAMES_MAX: usize = 4096;
 
 /// The bytes of holes and zero runs, handed out piece by piece.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Where a read stands among chunks that need other chunks.
+struct Nesting {
+    /// Chunks from this depth on are refused.
+    depth_end: u64,
+    /// Plain bytes that may still be rebuilt for the chunk that was asked for.
+    plain_bytes_left: u64,
+}
+
+impl Default for Nesting {
+    fn default() -> Self {
+        Self { depth_end: CHUNK_DEPTH_MAX + 1, plain_bytes_left: NESTED_PLAIN_LEN_MAX }
+    }
+}
 
 /// All contents of one image.
 pub(crate) struct ContentStore {
@@ -157,7 +174,7 @@ impl ContentStore {
             .map_while(Result::ok)
             .filter_map(|piece| match piece.kind {
                 PieceKind::Frame { frame, .. } => Some(frame),
-                PieceKind::Hole | PieceKind::Zero => None,
+                PieceKind::Hole | PieceKind::Zero | PieceKind::Rebuilt { .. } => None,
             })
             .take(FAR_FRAMES_MAX)
             .collect();
@@ -180,33 +197,100 @@ impl ContentStore {
     fn visit_pieces(
         &self,
         pieces: impl Iterator<Item = Result<Piece, ReadError>>,
+        visit: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), ReadError> {
+        self.visit_within(pieces, &mut Nesting::default(), visit)
+    }
+
+    fn visit_within(
+        &self,
+        pieces: impl Iterator<Item = Result<Piece, ReadError>>,
+        nesting: &mut Nesting,
         mut visit: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), ReadError> {
-        // The last frame is held: pieces of one frame often follow each other, and the cache may be
-        // too small to keep it.
-        let mut held: Option<(u64, FrameBytes)> = None;
+        // The last frame or chunk is held: pieces of one often follow each other, and the cache may
+        // be too small to keep it.
+        let mut held: Option<(Unit, FrameBytes)> = None;
         for piece in pieces {
             let Piece { len, kind, .. } = piece?;
-            let PieceKind::Frame { frame, frame_offset } = kind else {
+            let Some((unit, from)) = kind.unit() else {
                 if !visit_zeroes(len, &mut visit) {
                     return Ok(());
                 }
                 continue;
             };
             let bytes = match &held {
-                Some((held_frame, bytes)) if *held_frame == frame => bytes,
-                _ => &held.insert((frame, self.frames().frame(frame)?)).1,
+                Some((held_unit, bytes)) if *held_unit == unit => bytes,
+                _ => &held.insert((unit, self.unit_within(unit, nesting)?)).1,
             };
-            let from = frame_offset as usize; // Inside the frame, whose length is below 2^32.
-            let Some(slice) = bytes.get(from..from.saturating_add(len as usize)) else {
+            // Inside the frame or chunk, whose length is below 2^32.
+            let Some(slice) =
+                bytes.get(from as usize..(from as usize).saturating_add(len as usize))
+            else {
                 let expected = Expected::AtMost(bytes.len() as u64);
-                return Err(value("end of a piece in its frame", frame_offset + len, expected));
+                return Err(value("end of a piece in its frame or chunk", from + len, expected));
             };
             if !visit(slice) {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// The bytes of a frame or chunk; see [`crate::Image::unit`].
+    pub(crate) fn unit(&self, unit: Unit) -> Result<FrameBytes, ReadError> {
+        self.unit_within(unit, &mut Nesting::default())
+    }
+
+    fn unit_within(&self, unit: Unit, nesting: &mut Nesting) -> Result<FrameBytes, ReadError> {
+        match unit {
+            Unit::Frame(frame) => self.frames().frame(frame),
+            Unit::Chunk(chunk) => self.chunk_within(chunk, nesting),
+        }
+    }
+
+    pub(crate) fn chunks(&self) -> &ChunkTable {
+        self.map.chunks()
+    }
+
+    /// The bytes of a chunk that another chunk may need.
+    fn chunk_within(&self, chunk: u64, nesting: &mut Nesting) -> Result<FrameBytes, ReadError> {
+        let record = self.map.chunks().record(chunk)?;
+        // Before anything waits for it: depths that decrease make waiting free of cycles.
+        if record.depth >= nesting.depth_end {
+            let expected = Expected::AtMost(nesting.depth_end.saturating_sub(1));
+            return Err(value("depth", record.depth, expected).at(format!("chunk {chunk}")));
+        }
+        self.frames().chunk(chunk, || self.rebuild(record, nesting).at(|| format!("chunk {chunk}")))
+    }
+
+    fn rebuild(&self, record: ChunkRecord, nesting: &mut Nesting) -> Result<FrameBytes, ReadError> {
+        // The chunk that is asked for is bounded by its limits, and what it needs by this.
+        let is_nested = nesting.depth_end <= CHUNK_DEPTH_MAX;
+        if is_nested {
+            let left = nesting.plain_bytes_left.checked_sub(record.plain_len);
+            nesting.plain_bytes_left = left.ok_or_else(|| {
+                value(
+                    "plain bytes of the chunks that a chunk needs",
+                    NESTED_PLAIN_LEN_MAX + 1,
+                    Expected::AtMost(NESTED_PLAIN_LEN_MAX),
+                )
+            })?;
+        }
+        let recipe = Recipe::new(record)?;
+        let range = recipe.range();
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let outer = std::mem::replace(&mut nesting.depth_end, record.depth);
+        let pieces = self.pieces(record.content, range)?;
+        let read = self.visit_within(pieces, nesting, |part| {
+            bytes.extend_from_slice(part);
+            true
+        });
+        nesting.depth_end = outer;
+        read?;
+        let rebuilt = recipe.rebuild(&bytes)?;
+        add(&self.frames().counters().chunks_rebuilt, 1);
+        Ok(rebuilt)
     }
 
     /// Leaves the missing frames of `pieces` to the workers, all but the first.

@@ -36,6 +36,9 @@ const SHARED_MAX: usize = 64;
 /// other.
 const CACHE_PART: u64 = 4;
 
+/// Set in the cache's keys of chunks. An image has fewer frames.
+const CHUNK_KEY: u64 = 1 << 63;
+
 /// What reading one byte of a frame costs with an empty cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -149,6 +152,16 @@ impl FrameStore {
                 self.cached(frame, &self.record(frame)?, &mut state)
             }
         }
+    }
+
+    /// The bytes of a chunk of a stream: from the cache, or rebuilt into it. Chunks share the cache
+    /// with frames.
+    pub(crate) fn chunk(
+        &self,
+        chunk: u64,
+        rebuild: impl FnOnce() -> Result<FrameBytes, ReadError>,
+    ) -> Result<FrameBytes, ReadError> {
+        self.cache.get_or_decode(self.key(chunk | CHUNK_KEY), self.counters(), rebuild)
     }
 
     /// Returns whether a frame is cached or being decoded. Does not count as use.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use shale_format::Root;
 use shale_format::schema::{
-    contents, directories, entries, extents, frames, inodes, references, symlinks, xattr_items,
-    xattr_sets,
+    chunks, contents, directories, entries, extents, frames, inodes, references, symlinks,
+    xattr_items, xattr_sets,
 };
 use shale_table::{Page, PageVisit, Schema, Table, TableRoot};
 
@@ -47,6 +47,9 @@ pub(crate) fn tables_of(root: &Root) -> Vec<TableId> {
     ]
     .map(|(root, schema)| TableId { snapshot: None, root, schema })
     .to_vec();
+    if root.has_chunks() {
+        tables.push(TableId { snapshot: None, root: root.chunks, schema: &chunks::SCHEMA });
+    }
     for (index, snapshot) in root.snapshots.iter().enumerate() {
         let of_snapshot = [
             (snapshot.inodes, &inodes::SCHEMA),

@@ -6,6 +6,7 @@ mod identity; // images read under an expected identity
 mod frames; // frames decoded once, within bounds
 mod ahead; // frames decoded ahead and beside
 mod content; // ranges and holes of files
+mod rebuilt; // deflate streams, rebuilt from contents
 mod tree; // names, attributes, links and xattrs
 mod order; // a directory has one name
 mod end_to_end; // images of the real writer

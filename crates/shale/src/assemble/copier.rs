@@ -301,6 +301,7 @@ where
             let place = match piece.kind {
                 PieceKind::Zero => CopiedPlace::Zero,
                 PieceKind::Hole => CopiedPlace::Hole,
+                PieceKind::Rebuilt { .. } => return Err(Error::CopiesChunks.into()),
                 PieceKind::Frame { frame, frame_offset } => {
                     let frame = numbers[frame as usize];
                     CopiedPlace::Frame { frame, offset: frame_offset }

@@ -6,8 +6,8 @@
 use shale_codec::{Codec, Encoder, Filter, Settings, lines_form, xxh3_64};
 use shale_format::inode::device_number;
 use shale_format::schema::{
-    STREAM_HOLE, STREAM_ZERO, contents, directories, entries, extents, frames, inodes, references,
-    symlinks, xattr_items, xattr_sets,
+    STREAM_HOLE, STREAM_ZERO, chunks, contents, directories, entries, extents, frames, inodes,
+    references, symlinks, xattr_items, xattr_sets,
 };
 use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::trailer::TRAILER_SECTION_LEN;
@@ -61,6 +61,8 @@ pub struct Draft {
     pub contents: Vec<u64>,
     /// (base, stream); the last is the sentinel.
     pub extents: Vec<(u64, u64)>,
+    /// Rows of chunks; the last is the sentinel. None if no stream is rebuilt.
+    pub chunks: Vec<[u64; 8]>,
     pub inodes: Vec<InodeRecord>,
     /// (entry_first, inode, parent); the last is the sentinel.
     pub directories: Vec<(u64, u64, u64)>,
@@ -180,6 +182,7 @@ impl Draft {
             frames,
             contents: vec![0, 0, sparse_at, long_at, long_at + long_len],
             extents,
+            chunks: Vec::new(),
             inodes: vec![
                 directory(0, 3),
                 file,
@@ -372,6 +375,7 @@ impl Draft {
         let times_kept = shale_format::root::TIME_MTIME;
         let mut root = Root {
             bounds: ReadBounds::default(),
+            chunks: table(&chunks::SCHEMA, self.chunks.iter().map(|row| u64s(row)).collect()),
             contents: table(&contents::SCHEMA, self.contents.iter().map(|&b| u64s(&[b])).collect()),
             extents: table(
                 &extents::SCHEMA,
