@@ -22,7 +22,7 @@ mod integrity; // check, signatures, parity and repair
 
 pub use append::Append;
 pub use assemble::{Compact, Copying, Forget, Merge};
-pub use create::{Create, How, Mkfs, OrderChoice, Target, TimeName};
+pub use create::{Create, How, Mkfs, OrderChoice, Switch, Target, TimeName};
 pub use export::{CompressChoice, Export, FormatChoice};
 pub use extract::{Extract, OverwriteChoice, SparseChoice};
 pub use image::{ImageArgs, InfoArgs, Offset, Report};

@@ -10,6 +10,7 @@ mod plan; // what the caller decides and is told
 mod base; // the image that a build continues
 pub mod source; // where entries come from
 mod content; // contents of files, each distinct one once
+mod recompress; // streams in compressed files, as what is in them
 mod layout; // the order in which contents are stored
 mod segment; // ranges of bytes that the stream already holds
 mod frame; // frames: cut, compressed

@@ -18,7 +18,7 @@ use shale::{
     SourceError,
 };
 
-use crate::args::{How, OrderChoice, Target, TimeName};
+use crate::args::{How, OrderChoice, Switch, Target, TimeName};
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
@@ -354,6 +354,7 @@ pub fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             order,
             first,
             first_is_hot: how.hot.is_some(),
+            recompress: how.recompress == Switch::On,
             times_kept,
             skip_unreadable: how.skip_unreadable,
             strict: how.strict,
@@ -438,6 +439,14 @@ pub fn details(build: &Report, say: &Say) {
         size::show(build.zero_bytes),
         size::show(build.plain_bytes)
     ));
+    if build.streams > 0 {
+        say.detail(format!(
+            "  {} compressed streams of {} are stored as the {} that they hold",
+            size::count(build.streams),
+            size::show(build.stream_bytes),
+            size::show(build.stream_plain_bytes)
+        ));
+    }
     say.detail(format!(
         "  {} frames of {} stored bytes; {} of them have references ({} in total), saving about {}",
         build.frames,
@@ -497,6 +506,9 @@ fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
         "duplicate_files": build.duplicate_files,
         "duplicate_bytes": build.duplicate_bytes,
         "segment_bytes": build.segment_bytes,
+        "streams": build.streams,
+        "stream_bytes": build.stream_bytes,
+        "stream_plain_bytes": build.stream_plain_bytes,
         "hole_bytes": build.hole_bytes,
         "zero_bytes": build.zero_bytes,
         "plain_bytes": build.plain_bytes,

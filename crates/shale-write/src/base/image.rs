@@ -41,6 +41,8 @@ pub struct BaseState {
     pub content_space_len: u64,
     /// End of stream space.
     pub stream_len: u64,
+    /// End of rebuilt space.
+    pub rebuilt_space_len: u64,
 }
 
 impl BaseState {
@@ -95,6 +97,12 @@ pub trait Base: Send + Sync {
         digest: &ContentDigest,
         holes: &[Range<u64>],
     ) -> Result<bool, BaseError>;
+
+    /// Returns whether bytes of a content are rebuilt.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    fn content_is_rebuilt(&self, content: u64) -> Result<bool, BaseError>;
 
     /// Returns all frames, in order.
     ///

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use crate::base::image::Base;
+use crate::content::chunks::Chunks;
 use crate::content::extents::{Extents, Place};
 use crate::content::relocation::Relocation;
 use crate::plan::digest::{ContentDigest, content_digest};
@@ -39,6 +40,8 @@ pub(crate) struct Contents {
     /// Samples of large contents by length, see [`Self::note_sample`].
     samples: HashMap<u64, Vec<u64>>,
     pub(crate) extents: Extents,
+    /// Streams that are rebuilt from contents.
+    pub(crate) chunks: Chunks,
 }
 
 /// What identifies a content.
@@ -63,7 +66,8 @@ impl Contents {
         let state = base.state();
         let (first, start) = (state.content_count, state.content_space_len);
         let extents = Extents::starting_at(start);
-        Self { base: Some(base), first, extents, ..Self::without_any() }
+        let chunks = Chunks::starting_at(state.rebuilt_space_len);
+        Self { base: Some(base), first, extents, chunks, ..Self::without_any() }
     }
 
     fn without_any() -> Self {
@@ -77,6 +81,7 @@ impl Contents {
             by_digest: HashTable::new(),
             samples: HashMap::new(),
             extents: Extents::default(),
+            chunks: Chunks::default(),
         }
     }
 
@@ -130,6 +135,24 @@ impl Contents {
             (_, local) => {
                 let range = self.range(local.unwrap_or_default() as u32);
                 Ok(range.end - range.start)
+            }
+        }
+    }
+
+    /// Returns whether bytes of a content are rebuilt.
+    ///
+    /// # Errors
+    /// The image that is continued cannot be read.
+    pub(crate) fn is_rebuilt(&self, id: u64) -> Result<bool, WriteError> {
+        match (&self.base, id.checked_sub(self.first)) {
+            (Some(base), None) => Ok(base.content_is_rebuilt(id)?),
+            (_, local) => {
+                let range = self.range(local.unwrap_or_default() as u32);
+                let mut is_rebuilt = false;
+                self.extents.visit(range.start, range.end, |_, place| {
+                    is_rebuilt |= matches!(place, Place::Rebuilt(_));
+                });
+                Ok(is_rebuilt)
             }
         }
     }

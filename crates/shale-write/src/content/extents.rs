@@ -3,13 +3,15 @@
 //! Neighbours that continue each other share a row. So an image without dedupe, holes and zero runs
 //! has one row, whatever its size. A row takes 16 bytes of memory.
 
-use shale_format::schema::{STREAM_HOLE, STREAM_ZERO};
+use shale_format::schema::{STREAM_HOLE, STREAM_REBUILT, STREAM_ZERO};
 
 /// Where bytes of a content are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the stream, from this offset on.
     Stream(u64),
+    /// In chunks that are rebuilt, from this offset in rebuilt space on.
+    Rebuilt(u64),
     /// Zeroes that were data in the source.
     Zero,
     /// A hole of the source.
@@ -20,6 +22,7 @@ impl Place {
     fn column(self) -> u64 {
         match self {
             Self::Stream(offset) => offset,
+            Self::Rebuilt(offset) => STREAM_REBUILT + offset,
             Self::Zero => STREAM_ZERO,
             Self::Hole => STREAM_HOLE,
         }
@@ -29,6 +32,7 @@ impl Place {
     pub(crate) fn after(self, len: u64) -> Self {
         match self {
             Self::Stream(offset) => Self::Stream(offset + len),
+            Self::Rebuilt(offset) => Self::Rebuilt(offset + len),
             other => other,
         }
     }

@@ -4,5 +4,6 @@ pub(crate) mod gear; // a rolling hash, and hashes of windows
 pub(crate) mod categorize; // what kind of data a content is
 pub(crate) mod read; // bytes, holes, zero runs and digest in one pass
 pub(crate) mod extents; // from content space to stream space
+pub(crate) mod chunks; // deflate streams, rebuilt from contents
 pub(crate) mod relocation; // from one space to another
 pub(crate) mod dedupe; // every distinct content once

@@ -12,7 +12,7 @@ use std::ops::Range;
 use crate::content::categorize::category_of;
 use crate::plan::digest::{ContentDigest, ContentHasher, is_zero};
 use crate::plan::report::problem_kind;
-use shale_format::{Category, InodeKind};
+use shale_format::{Category, ChunkRecord, InodeKind};
 use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
 
 /// Files up to this length are read whole into memory.
@@ -52,6 +52,18 @@ pub(crate) struct SmallContent {
     pub(crate) read_again: u64,
     /// The change of the file while it was read, if there was one.
     pub(crate) change: Option<ChangeKind>,
+    /// Deflate streams in it, in order.
+    pub(crate) streams: Vec<FoundStream>,
+}
+
+/// A deflate stream in a content.
+#[derive(Debug)]
+pub(crate) struct FoundStream {
+    /// What it holds.
+    pub(crate) plain: Box<SmallContent>,
+    /// Ranges of the content, ascending, and what they are rebuilt from. `base` and `content` are
+    /// not known yet.
+    pub(crate) chunks: Vec<(Range<usize>, ChunkRecord)>,
 }
 
 /// What to do about files that change while they are read.
@@ -89,9 +101,10 @@ impl From<io::Error> for ReadFailure {
     }
 }
 
-/// Opens and reads a small file. `cancelled` is asked before each attempt.
+/// Opens and reads a file of at most `len_max` bytes. `cancelled` is asked before each attempt.
 pub(crate) fn read_small(
     content: &dyn OpenContent,
+    len_max: u64,
     patience: Patience,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<SmallContent, ReadFailure> {
@@ -104,7 +117,7 @@ pub(crate) fn read_small(
         if before.kind != InodeKind::File {
             return Err(ReadFailure::Problem(ProblemKind::Changed));
         }
-        if before.len > SMALL_LEN_MAX {
+        if before.len > len_max {
             return Err(ReadFailure::Large);
         }
         let (mut bytes, mut holes) = read_whole(&mut *file, before.len)?;
@@ -128,6 +141,21 @@ pub(crate) fn read_small(
         }
     }
     Err(ReadFailure::Problem(ProblemKind::Changed))
+}
+
+/// Returns the first bytes of a file, at most `len`.
+pub(crate) fn first_bytes(content: &dyn OpenContent, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let read_len = read_up_to(&mut *content.open()?, 0, &mut bytes)?;
+    bytes.truncate(read_len);
+    Ok(bytes)
+}
+
+/// Returns the sample of a large content that is in memory; see [`LargeFile::sample`].
+pub(crate) fn sample_of(bytes: &[u8]) -> u64 {
+    let parts = sample_ranges(bytes.len() as u64);
+    let parts = parts.map(|range| &bytes[range.start as usize..range.end as usize]);
+    shale_codec::xxh3_64(&parts.concat())
 }
 
 /// Checks that a file can be opened, without reading it.
@@ -166,6 +194,7 @@ pub(crate) fn small_content(
         bytes,
         read_again: 0,
         change: None,
+        streams: Vec::new(),
     }
 }
 

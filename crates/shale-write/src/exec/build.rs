@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::image::Base;
-use crate::content::read::Patience;
+use crate::content::read::{Patience, SMALL_LEN_MAX};
 use crate::exec::pool::{Pool, Ticket, Urgency, with_pool};
 use crate::exec::scratch::EncoderScratch;
 use crate::exec::stages::StageTimes;
@@ -13,6 +13,7 @@ use crate::plan::budget::Plan;
 use crate::plan::error::WriteError;
 use crate::plan::options::Options;
 use crate::plan::report::Stage;
+use crate::recompress::take_apart::FILE_LEN_MAX;
 use shale_host::{Phase, Progress};
 
 /// What does not change during a build. Tasks on any thread may look at it.
@@ -42,6 +43,11 @@ impl<'a> Env<'a> {
         let plan = Plan::new(options, content_bytes_max)?;
         let leave = AtomicBool::new(false);
         Ok(Self { options, plan, progress, base, leave, times: StageTimes::default() })
+    }
+
+    /// Length up to which files may be read whole. It is more where streams in them are looked for.
+    pub(crate) fn whole_len_max(&self) -> u64 {
+        if self.options.recompress { FILE_LEN_MAX } else { SMALL_LEN_MAX }
     }
 
     /// What to do about files that change while they are read.

@@ -8,18 +8,19 @@
 //! forgets it, the pipeline takes its frames back, and where neither can, it first goes to a
 //! temporary file.
 
+use std::collections::HashMap;
 use std::io::{self, Read};
 use std::ops::Range;
 
-use shale_format::Category;
+use shale_format::{Category, ChunkRecord};
 use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
 
 use crate::content::categorize::category_of;
 use crate::content::dedupe::{ContentKey, Contents};
 use crate::content::extents::Place;
 use crate::content::read::{
-    ATTEMPTS_MAX, Finished, LargeFile, LargePiece, LargeReader, PieceReader, ReadFailure, Run,
-    SMALL_LEN_MAX, SmallContent, read_small, split_runs,
+    ATTEMPTS_MAX, Finished, FoundStream, LargeFile, LargePiece, LargeReader, PieceReader,
+    ReadFailure, Run, SMALL_LEN_MAX, SmallContent, read_small, sample_of, split_runs,
 };
 use crate::content::relocation::Relocation;
 use crate::exec::build::{Build, Env};
@@ -34,6 +35,7 @@ use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
 use crate::plan::order::Order;
 use crate::plan::report::{Report, Stage, problem_kind};
+use crate::recompress::take_apart::take_apart;
 use crate::segment::stage::SegmentStage;
 use shale_host::Phase;
 
@@ -45,6 +47,9 @@ pub(crate) struct ContentWriter<'env> {
     segments: Option<SegmentStage>,
     /// Contents that wait to be put into order; `None` where they go into the stream at once.
     buffer: Option<ReorderBuffer>,
+    /// Contents with streams, by number in this build: the number of the first content that was
+    /// stored for them.
+    containers: HashMap<u64, u64>,
     /// Whether frames of the image that is continued were learned.
     has_learned: bool,
     counts: Counts,
@@ -57,6 +62,9 @@ struct Counts {
     duplicate_bytes: u64,
     held_files: u64,
     held_bytes: u64,
+    streams: u64,
+    stream_bytes: u64,
+    stream_plain_bytes: u64,
 }
 
 /// What became of the content of a file.
@@ -102,6 +110,7 @@ impl<'env> ContentWriter<'env> {
             frames: FramePipeline::new(build.clone(), emitter, segments.is_some()),
             segments,
             buffer,
+            containers: HashMap::new(),
             has_learned: false,
             counts: Counts::default(),
             build,
@@ -118,7 +127,9 @@ impl<'env> ContentWriter<'env> {
         if let Some(buffer) = &mut self.buffer
             && let Some(local) = content_id.checked_sub(self.contents.first())
         {
-            buffer.note_path(local, path);
+            // What is in a file is stored where the file would be.
+            let first = self.containers.get(&local).copied().unwrap_or(local);
+            (first..=local).for_each(|local| buffer.note_path(local, path));
         }
     }
 
@@ -136,7 +147,7 @@ impl<'env> ContentWriter<'env> {
     }
 
     /// Stores a content that is in memory, unless it is there already.
-    pub(crate) fn small(&mut self, content: SmallContent) -> Result<Outcome, WriteError> {
+    pub(crate) fn small(&mut self, mut content: SmallContent) -> Result<Outcome, WriteError> {
         let len = content.bytes.len() as u64;
         self.counts.files_read_again += content.read_again;
         self.build.progress().done(0, len);
@@ -148,25 +159,116 @@ impl<'env> ContentWriter<'env> {
         if let Some(id) = self.find(&key)? {
             return Ok(Outcome::Stored(metadata, id, content.change));
         }
-        let base = self.contents.extents.end();
-        let buffer_start = self.buffer.as_ref().map_or(0, ReorderBuffer::end);
-        for run in &content.runs {
-            match run {
-                Run::Data(range) => {
-                    self.data(&content.bytes[range.clone()], len, content.category)?;
-                }
-                Run::Zero(len) => self.without_data(*len, Place::Zero)?,
-                Run::Hole(len) => self.without_data(*len, Place::Hole)?,
+        let id = if content.streams.is_empty() {
+            self.store(&content, &[], len, content.category)?
+        } else {
+            self.store_container(content.streams.drain(..).collect(), &content)?
+        };
+        Ok(Outcome::Stored(metadata, id, content.change))
+    }
+
+    /// Stores a content with deflate streams: what is in them as contents of their own, then the
+    /// rest of its bytes.
+    fn store_container(
+        &mut self,
+        streams: Vec<FoundStream>,
+        content: &SmallContent,
+    ) -> Result<u64, WriteError> {
+        let mut rebuilt = Vec::new();
+        let first = self.contents.count() as u64;
+        for stream in streams {
+            let Some(id) = self.inner(&stream.plain)? else { continue };
+            let records =
+                stream.chunks.iter().map(|(_, chunk)| ChunkRecord { content: id, ..*chunk });
+            let mut place = self.contents.chunks.add_stream(records);
+            self.counts.streams += 1;
+            self.counts.stream_plain_bytes += stream.plain.bytes.len() as u64;
+            for (range, chunk) in stream.chunks {
+                self.counts.stream_bytes += chunk.len;
+                rebuilt.push((range, place));
+                place += chunk.len;
             }
         }
+        if rebuilt.is_empty() {
+            return self.store(content, &[], content.bytes.len() as u64, content.category);
+        }
+        let rebuilt_len: usize = rebuilt.iter().map(|(range, _)| range.len()).sum();
+        // Short headers between streams are stored as a small file of no special kind.
+        let literal_len = (content.bytes.len() - rebuilt_len) as u64;
+        let id = self.store(content, &rebuilt, literal_len, Category::Generic)?;
+        self.containers.insert(id - self.contents.first(), first);
+        Ok(id)
+    }
+
+    /// Stores what is in a stream, unless it is there already. `None` if it is there, but has to
+    /// be rebuilt itself.
+    fn inner(&mut self, content: &SmallContent) -> Result<Option<u64>, WriteError> {
+        let len = content.bytes.len() as u64;
+        if let Some(id) =
+            self.contents.find(&ContentKey { len, digest: content.digest, holes: &[] })?
+        {
+            return Ok((!self.contents.is_rebuilt(id)?).then_some(id));
+        }
+        self.store(content, &[], len, content.category).map(Some)
+    }
+
+    /// Stores the bytes of a content that is not there yet, all but those at the ranges of
+    /// `rebuilt`, which come from rebuilt space. `len` and `category` decide how its bytes are
+    /// treated.
+    fn store(
+        &mut self,
+        content: &SmallContent,
+        rebuilt: &[(Range<usize>, u64)],
+        len: u64,
+        category: Category,
+    ) -> Result<u64, WriteError> {
+        let base = self.contents.extents.end();
+        let buffer_start = self.buffer.as_ref().map_or(0, ReorderBuffer::end);
+        let mut runs = Vec::new();
+        if rebuilt.is_empty() {
+            runs.clone_from(&content.runs);
+        }
+        let mut at = 0;
+        for (range, place) in rebuilt {
+            split_runs(&content.bytes, at..range.start, &mut runs);
+            self.runs(&content.bytes, &runs, len, category)?;
+            runs.clear();
+            self.without_data(range.len() as u64, Place::Rebuilt(*place))?;
+            at = range.end;
+        }
+        if !rebuilt.is_empty() {
+            split_runs(&content.bytes, at..content.bytes.len(), &mut runs);
+        }
+        self.runs(&content.bytes, &runs, len, category)?;
         self.end_content()?;
+        if content.bytes.len() as u64 > SMALL_LEN_MAX {
+            self.contents.note_sample(content.bytes.len() as u64, sample_of(&content.bytes))?;
+        }
         let id = self.contents.push(content.digest, base);
         if let Some(buffer) = &mut self.buffer {
             let sketch = &content.similarity_sketch;
             let local = id - self.contents.first();
-            buffer.end_content(buffer_start, local, len, content.category, sketch);
+            buffer.end_content(buffer_start, local, len, category, sketch);
         }
-        Ok(Outcome::Stored(metadata, id, content.change))
+        Ok(id)
+    }
+
+    /// Stores runs of a content.
+    fn runs(
+        &mut self,
+        bytes: &[u8],
+        runs: &[Run],
+        len: u64,
+        category: Category,
+    ) -> Result<(), WriteError> {
+        for run in runs {
+            match run {
+                Run::Data(range) => self.data(&bytes[range.clone()], len, category)?,
+                Run::Zero(len) => self.without_data(*len, Place::Zero)?,
+                Run::Hole(len) => self.without_data(*len, Place::Hole)?,
+            }
+        }
+        Ok(())
     }
 
     /// Reads a large file. Its bytes are read twice only where one like it was met before.
@@ -181,7 +283,9 @@ impl<'env> ContentWriter<'env> {
             let metadata = file.metadata;
             if metadata.len <= SMALL_LEN_MAX {
                 // It became small since it was listed.
-                match read_small(content, patience, &|| self.build.env.is_cancelled()) {
+                match read_small(content, SMALL_LEN_MAX, patience, &|| {
+                    self.build.env.is_cancelled()
+                }) {
                     Ok(content) => return self.small(sketched(self.build.env, content)),
                     Err(ReadFailure::Problem(kind)) => return Ok(Outcome::LeftOut(kind)),
                     Err(ReadFailure::Large) => continue,
@@ -240,6 +344,9 @@ impl<'env> ContentWriter<'env> {
         report.duplicate_bytes = self.counts.duplicate_bytes;
         report.held_files = self.counts.held_files;
         report.held_bytes = self.counts.held_bytes;
+        report.streams = self.counts.streams;
+        report.stream_bytes = self.counts.stream_bytes;
+        report.stream_plain_bytes = self.counts.stream_plain_bytes;
         report.first_content = self.contents.first();
         report.contents = self.contents.count() as u64;
         let extents = &self.contents.extents;
@@ -247,7 +354,7 @@ impl<'env> ContentWriter<'env> {
         extents.visit(extents.start(), extents.end(), |len, place| match place {
             Place::Hole => report.hole_bytes += len,
             Place::Zero => report.zero_bytes += len,
-            Place::Stream(_) => {}
+            Place::Stream(_) | Place::Rebuilt(_) => {}
         });
         if let Some(segments) = &self.segments {
             let counters = segments.counters();
@@ -267,11 +374,15 @@ impl<'env> ContentWriter<'env> {
         report.contents_stored_first = buffer.listed_count();
         report.temporary_file_bytes += buffer.file_len();
         let buffered = std::mem::take(&mut self.contents.extents);
-        let order = buffer.order();
+        let mut order = buffer.order();
         let mut relocation = Relocation::default();
         let mut bytes = Vec::new();
         let hot = self.build.plan().hot.as_ref();
         let hot_count = hot.map_or(0, |_| report.contents_stored_first as usize);
+        // What lies between streams would only be in the way of what is in them.
+        let is_container =
+            |index: &u32| self.containers.contains_key(&u64::from(buffer.item(*index).content));
+        order[hot_count..].sort_by_key(is_container);
         self.frames.begin_part(hot_count > 0)?;
         for (position, &index) in order.iter().enumerate() {
             self.build.check_cancel()?;
@@ -397,13 +508,7 @@ impl<'env> ContentWriter<'env> {
                     }
                     runs.clear();
                     split_runs(bytes, 0..bytes.len(), &mut runs);
-                    for run in &runs {
-                        match run {
-                            Run::Data(range) => self.data(&bytes[range.clone()], len, category)?,
-                            Run::Zero(len) => self.without_data(*len, Place::Zero)?,
-                            Run::Hole(len) => self.without_data(*len, Place::Hole)?,
-                        }
-                    }
+                    self.runs(bytes, &runs, len, category)?;
                     self.build.progress().done(0, bytes.len() as u64);
                 }
                 Ok(Some(LargePiece::Hole(len))) => {
@@ -530,10 +635,18 @@ impl Stored {
     }
 }
 
-/// Adds the similarity sketch where the order needs it.
+/// Adds what the build needs to know of a content: the streams in it, and the similarity sketch
+/// where the order needs it.
 pub(crate) fn sketched(env: &Env<'_>, mut content: SmallContent) -> SmallContent {
-    if env.plan.order == Order::Similarity {
+    if env.options.recompress {
+        take_apart(&mut content, &|| env.is_cancelled());
+    }
+    let needs_sketch = env.plan.order == Order::Similarity;
+    if needs_sketch && content.streams.is_empty() {
         content.similarity_sketch = similarity::sketch_of(&content.bytes);
+    }
+    for stream in content.streams.iter_mut().filter(|_| needs_sketch) {
+        stream.plain.similarity_sketch = similarity::sketch_of(&stream.plain.bytes);
     }
     content
 }

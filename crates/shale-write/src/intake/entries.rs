@@ -13,15 +13,17 @@ use shale_model::{
 };
 
 use crate::content::read::{
-    ReadFailure, SMALL_LEN_MAX, SmallContent, probe, read_sequence, read_small, small_content,
+    ReadFailure, SMALL_LEN_MAX, SmallContent, first_bytes, probe, read_sequence, read_small,
+    small_content,
 };
-use crate::exec::build::Build;
+use crate::exec::build::{Build, Env};
 use crate::exec::pool::{Ticket, Urgency};
 use crate::intake::contents::{ContentWriter, Outcome, sketched};
 use crate::output::emitter::Emitter;
 use crate::plan::budget::READ_AHEAD_BYTES;
 use crate::plan::error::WriteError;
 use crate::plan::report::{Report, Stage, problem_kind};
+use crate::recompress::take_apart::may_hold_streams;
 use crate::tree::builder::{Added, TreeBuilder};
 use crate::tree::links::InodeSlot;
 
@@ -68,6 +70,27 @@ enum SmallResult {
     Failed(ProblemKind),
 }
 
+/// Reads a file that is small, or that may hold streams.
+fn read_whole_file(env: &Env<'_>, file: Box<dyn OpenContent>, len: u64) -> SmallResult {
+    let mut len_max = SMALL_LEN_MAX;
+    if len > SMALL_LEN_MAX {
+        match first_bytes(&*file, SNIFF_LEN) {
+            Ok(first) if may_hold_streams(&first) => len_max = env.whole_len_max(),
+            // Whatever is wrong is reported when it is read.
+            _ => return SmallResult::Large(file),
+        }
+    }
+    match read_small(&*file, len_max, env.patience(), &|| env.is_cancelled()) {
+        Ok(content) => SmallResult::Read(Box::new(sketched(env, content))),
+        Err(ReadFailure::Large) => SmallResult::Large(file),
+        Err(ReadFailure::Problem(kind)) => SmallResult::Failed(kind),
+    }
+}
+
+/// First bytes of a file that show what it is.
+const SNIFF_LEN: usize = 16;
+/// Bytes that a file with streams is assumed to take for each of its own while it waits.
+const STREAMS_GROW: u64 = 8;
 /// Entries after which progress is told.
 const UNTOLD_MAX: u64 = 1024;
 /// Most files read ahead of their turn.
@@ -160,7 +183,10 @@ impl<'env> Intake<'env> {
     fn take_content(&mut self, entry: SourceEntry, inode: InodeSlot) -> Result<(), WriteError> {
         let SourceEntry { path, metadata, content, .. } = entry;
         let env = self.build.env;
-        let bytes = metadata.len.min(SMALL_LEN_MAX);
+        let mut bytes = metadata.len.min(env.whole_len_max());
+        if self.build.options().recompress {
+            bytes *= STREAMS_GROW;
+        }
         let work = match content {
             Content::Held(content) => {
                 let outcome = self.contents.held(metadata, content)?;
@@ -173,14 +199,10 @@ impl<'env> Intake<'env> {
             Content::File(file) if self.is_doomed() => {
                 Work::Probe(self.build.submit(Urgency::Urgent, Stage::Read, move |_| probe(&*file)))
             }
-            Content::File(file) if metadata.len > SMALL_LEN_MAX => Work::Large(file),
+            Content::File(file) if metadata.len > env.whole_len_max() => Work::Large(file),
             Content::File(file) => {
                 Work::Small(self.build.submit(Urgency::Urgent, Stage::Read, move |_| {
-                    match read_small(&*file, env.patience(), &|| env.is_cancelled()) {
-                        Ok(content) => SmallResult::Read(Box::new(sketched(env, content))),
-                        Err(ReadFailure::Large) => SmallResult::Large(file),
-                        Err(ReadFailure::Problem(kind)) => SmallResult::Failed(kind),
-                    }
+                    read_whole_file(env, file, metadata.len)
                 }))
             }
             Content::Bytes(bytes) => self.digest(metadata, bytes, Vec::new()),

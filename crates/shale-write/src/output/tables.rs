@@ -4,7 +4,9 @@
 //! once, so that pages for one part of the tree lie near each other. The other tables follow. One
 //! page of each table and the pages in flight are in memory.
 
-use shale_format::{FrameRecord, InodeKind, InodeRecord, ReadBounds, Root, Snapshot, schema};
+use shale_format::{
+    ChunkRecord, FrameRecord, InodeKind, InodeRecord, ReadBounds, Root, Snapshot, schema,
+};
 use shale_table::{TableRoot, Value};
 
 use crate::content::dedupe::Contents;
@@ -112,6 +114,18 @@ impl<'env> Tables<'_, 'env> {
                     pages.u64s(id, [base, stream])?;
                 }
                 pages.u64s(id, [extents.end(), 0])
+            })?;
+        }
+        let chunks = &self.contents.chunks;
+        if !chunks.records().is_empty() {
+            let rows = root.chunks.row_count.saturating_sub(1);
+            let id = pages.resume(&schema::chunks::SCHEMA, root.chunks, rows)?;
+            root.chunks = table(pages, report, id, |pages, id| {
+                for record in chunks.records() {
+                    let content = self.contents.position_of(record.content);
+                    pages.u64s(id, ChunkRecord { content, ..*record }.columns())?;
+                }
+                pages.u64s(id, ChunkRecord { base: chunks.end(), ..Default::default() }.columns())
             })?;
         }
         if is_first || !self.frames.records.is_empty() {

@@ -267,7 +267,7 @@ impl Plan {
         let references = self.references.unwrap_or(ReferenceLimits::NONE);
         format!(
             "level={} codec={} frame-len={} references={} depth={} closure={} spread={} segment-window={} \
-             order={}{} page-codec={} times-kept={}{}",
+             order={}{}{} page-codec={} times-kept={}{}",
             self.level.level,
             self.codecs,
             self.frame_len,
@@ -278,6 +278,7 @@ impl Plan {
             self.segment_window_len,
             self.order,
             first(options),
+            if options.recompress { " recompress" } else { "" },
             self.page_settings,
             options.times_kept,
             label(options)

@@ -28,6 +28,12 @@ pub struct Report {
     pub held_files: u64,
     /// Bytes of those.
     pub held_bytes: u64,
+    /// Deflate streams that are rebuilt when they are read.
+    pub streams: u64,
+    /// Their bytes.
+    pub stream_bytes: u64,
+    /// Bytes that they hold.
+    pub stream_plain_bytes: u64,
     /// Bytes of distinct contents that segment dedupe found elsewhere in the image.
     pub segment_bytes: u64,
     /// Matches of segment dedupe.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use shale_codec::merkle::LeafHasher;
 use shale_format::merkle::{HASH_LEN, LEAF_LEN, MERKLE_HEAD_LEN};
 use shale_format::schema;
-use shale_read::{Image, ReadError, TableId};
+use shale_read::{Image, PieceKind, ReadError, TableId};
 use shale_table::{Page, PageRef, PageSource, Schema, Table, TableRoot};
 use shale_write::digest::ContentDigest;
 use shale_write::{Base, BaseError, BaseFrame, BaseState};
@@ -58,6 +58,7 @@ impl ImageBase {
                 schema::contents::BASE,
             )?,
             stream_len: end(root.frames, &schema::frames::SCHEMA, schema::frames::PLAIN_START)?,
+            rebuilt_space_len: end(root.chunks, &schema::chunks::SCHEMA, schema::chunks::BASE)?,
             root,
         };
         Ok(Self { image, state, by_len: OnceLock::new(), known: Mutex::default() })
@@ -142,6 +143,17 @@ impl Base for ImageBase {
     ) -> Result<bool, BaseError> {
         let known = self.known(content)?;
         Ok(known.digest == *digest && known.holes == holes)
+    }
+
+    fn content_is_rebuilt(&self, content: u64) -> Result<bool, BaseError> {
+        if self.image.chunk_count() > 0 {
+            for piece in self.image.pieces(content, 0..u64::MAX)? {
+                if matches!(piece?.kind, PieceKind::Rebuilt { .. }) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     fn frames(&self) -> Result<Vec<BaseFrame>, BaseError> {

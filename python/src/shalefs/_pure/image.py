@@ -295,6 +295,11 @@ class Image:
     def _decode_root(self, root):
         try:
             count = struct.unpack_from("<I", root)[0]
+            if root[7]:
+                raise UnsupportedError(
+                    "the image holds compressed files as what is in them, which this reader cannot rebuild: "
+                    "use the command `shale`"
+                )
             self.read_bytes_max = struct.unpack_from("<Q", root, 16)[0]
             self.tables = {name: Table(self, name, root, 24 + 88 * i) for i, name in enumerate(_SHARED)}
             self.snapshots, at = [], 376

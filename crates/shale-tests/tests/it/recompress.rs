@@ -1,0 +1,214 @@
+//! Promise: compressed files that are stored as what is in them come back bit for bit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use shale_tests::command::{
+    Mount, can_mount, create, expect_code, extract, has_program, run, shale,
+};
+use shale_tests::manifest::Manifest;
+use shale_tests::places;
+use tempfile::TempDir;
+
+/// Text that differs by `seed`, about 40 bytes a line.
+fn text(lines: u64, seed: u64) -> Vec<u8> {
+    let line = |n: u64| format!("{n} a line of text number {} of file {seed}\n", n * n % 997);
+    (0..lines).flat_map(|n| line(n * (seed + 1)).into_bytes()).collect()
+}
+
+/// What a program makes of `bytes`.
+fn through(program: &str, arguments: &[&str], bytes: &[u8]) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("input");
+    fs::write(&input, bytes).unwrap();
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::from(fs::File::open(&input).unwrap()));
+    expect_code(&mut command, 0).stdout
+}
+
+fn gzip(level: &str, bytes: &[u8]) -> Vec<u8> {
+    through("gzip", &[level, "-nc"], bytes)
+}
+
+/// A tree of compressed files, honest and damaged.
+fn compressed_tree() -> (TempDir, PathBuf) {
+    let folder = places::disk();
+    let tree = folder.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(tree.join(name), bytes).unwrap();
+    let plain: Vec<Vec<u8>> = (0..6).map(|seed| text(3000 + seed * 500, seed)).collect();
+    for (n, plain) in plain.iter().enumerate() {
+        for level in ["-1", "-4", "-6", "-9"] {
+            write(&format!("{n}{level}.gz"), &gzip(level, plain));
+        }
+    }
+    write("plain", &plain[0]);
+    write("same.gz", &gzip("-6", &plain[0]));
+    write("large.tgz", &gzip("-9", &text(150_000, 9)));
+    let member = gzip("-6", &plain[1]);
+    write("members.gz", &[&member[..], &gzip("-9", &plain[2]), &member].concat());
+    write("garbage-behind.gz", &[&member[..], b"and some garbage"].concat());
+    write("zeroes-behind.gz", &[&member[..], &[0; 100_000]].concat());
+    write("in-itself.gz", &gzip("-6", &member));
+    write("bomb.gz", &gzip("-9", &vec![0; 20 << 20]));
+    write("tiny.gz", &gzip("-9", b"tiny"));
+    write("empty.gz", &gzip("-9", b""));
+    for cut in [3, 10, 11, 18, 500, member.len() / 2, member.len() - 8, member.len() - 1] {
+        write(&format!("cut-{cut}.gz"), &member[..cut]);
+    }
+    for flipped in [0, 3, 12, 100, 5000, member.len() - 4] {
+        let mut damaged = member.clone();
+        damaged[flipped] ^= 0x10;
+        write(&format!("flipped-{flipped}.gz"), &damaged);
+    }
+    let names: Vec<String> = (0..6).map(|n| format!("{n}-6.gz")).collect();
+    if has_program("zip") {
+        for (n, plain) in plain.iter().enumerate() {
+            write(&format!("member-{n}"), plain);
+        }
+        for (name, level) in [("fast.zip", "-1"), ("usual.zip", "-6"), ("best.jar", "-9")] {
+            let mut zip = Command::new("zip");
+            zip.current_dir(&tree).args(["-q", level, name, "plain", "member-1", "member-2"]);
+            expect_code(zip.args(&names), 0);
+        }
+        let usual = fs::read(tree.join("usual.zip")).unwrap();
+        write("twice.zip", &[&usual[..], &usual].concat());
+        write("cut.zip", &usual[..usual.len() - 30]);
+        for flipped in [4, 30, 2000, usual.len() - 20, usual.len() - 6, usual.len() - 100] {
+            let mut damaged = usual.clone();
+            damaged[flipped] ^= 1;
+            write(&format!("flipped-{flipped}.zip"), &damaged);
+        }
+    }
+    (folder, tree)
+}
+
+/// What `create --json` says under a name.
+fn number(tree: &Path, image: &Path, more: &[&str], name: &str) -> u64 {
+    let mut command =
+        shale(["create".as_ref(), tree.as_os_str(), "-o".as_ref(), image.as_os_str()]);
+    let output = expect_code(command.args(["--json", "--force"]).args(more), 0);
+    let json = String::from_utf8(output.stdout).unwrap();
+    let (_, after) = json.split_once(&format!("\"{name}\":")).expect("the name is there");
+    let digits: String = after.trim_start().chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().expect("a number")
+}
+
+#[test]
+fn compressed_files_come_back_bit_for_bit() {
+    let (folder, tree) = compressed_tree();
+    let expected = Manifest::of(&tree).unwrap();
+    let image = folder.path().join("image.shale");
+    for level in ["-1", "-6"] {
+        let without = number(&tree, &image, &[level], "image_bytes");
+        assert_eq!(number(&tree, &image, &[level], "streams"), 0);
+        let with = number(&tree, &image, &[level, "--recompress"], "image_bytes");
+        let factor = if level == "-6" { 2 } else { 1 };
+        assert!(with * factor < without, "{level}: {with} of {without} bytes");
+        let streams = number(&tree, &image, &[level, "--recompress=on"], "streams");
+        assert!(streams > 30, "{streams}");
+        run(["check".as_ref(), image.as_os_str()]);
+        let target = folder.path().join(format!("extracted{level}"));
+        extract(&image, &target);
+        expected.assert_equals(&Manifest::of(&target).unwrap(), level);
+    }
+    if can_mount() {
+        let mount = folder.path().join("mount");
+        let mounted = Mount::new(&image, &mount, &[]);
+        expected.assert_equals(&Manifest::of(&mount).unwrap(), "mounted");
+        drop(mounted);
+    }
+    let archive = folder.path().join("archive.tar");
+    run(["export".as_ref(), image.as_os_str(), "-o".as_ref(), archive.as_os_str()]);
+    let again = folder.path().join("again.shale");
+    create(&archive, &again, &["-1", "--recompress"]);
+    let target = folder.path().join("extracted-again");
+    extract(&again, &target);
+    expected.assert_equals(&Manifest::of(&target).unwrap(), "through tar");
+}
+
+#[test]
+fn threads_do_not_change_an_image_with_streams() {
+    let (folder, tree) = compressed_tree();
+    let images = ["1", "3"].map(|threads| {
+        let image = folder.path().join(format!("{threads}.shale"));
+        create(&tree, &image, &["-6", "--recompress", "--threads", threads]);
+        fs::read(image).unwrap()
+    });
+    assert!(images[0] == images[1]);
+}
+
+#[test]
+fn appends_continue_what_is_rebuilt() {
+    let (folder, tree) = compressed_tree();
+    let image = folder.path().join("image.shale");
+    create(&tree, &image, &["-6", "--recompress", "--snapshot", "one"]);
+    let first = Manifest::of(&tree).unwrap();
+    let before = fs::metadata(&image).unwrap().len();
+    let added = gzip("-6", &text(4000, 1));
+    fs::write(tree.join("added.gz"), &added).unwrap();
+    // What is in it is there already, and has to be rebuilt itself.
+    fs::write(tree.join("added-around.gz"), gzip("-9", &fs::read(tree.join("3-6.gz")).unwrap()))
+        .unwrap();
+    let append = |more: &[&str]| {
+        let mut command = shale(["append".as_ref(), image.as_os_str(), tree.as_os_str()]);
+        expect_code(command.args(more), 0);
+    };
+    append(&["--recompress", "--snapshot", "two"]);
+    let second = Manifest::of(&tree).unwrap();
+    let growth = fs::metadata(&image).unwrap().len() - before;
+    assert!(growth < added.len() as u64, "{growth} of {} bytes", added.len());
+    fs::write(tree.join("plainly-added.gz"), gzip("-5", &text(3000, 20))).unwrap();
+    append(&["--snapshot", "three"]);
+    let third = Manifest::of(&tree).unwrap();
+    run(["check".as_ref(), image.as_os_str()]);
+    for (name, expected) in [("one", &first), ("two", &second), ("three", &third)] {
+        let target = folder.path().join(name);
+        fs::create_dir(&target).unwrap();
+        let mut command = shale(["extract".as_ref(), image.as_os_str()]);
+        expect_code(command.arg("-C").arg(&target).args(["--snapshot", name]), 0);
+        expected.assert_equals(&Manifest::of(&target).unwrap(), name);
+    }
+}
+
+#[test]
+fn damage_to_what_is_in_a_stream_is_damage_to_the_file_and_never_wrong_bytes() {
+    let (folder, tree) = compressed_tree();
+    let image = folder.path().join("image.shale");
+    create(&tree, &image, &["-6", "--recompress"]);
+    let whole = fs::read(&image).unwrap();
+    for part in [1, 4, 7, 10] {
+        let mut damaged = whole.clone();
+        damaged[whole.len() / 12 * part] ^= 4;
+        fs::write(&image, &damaged).unwrap();
+        let output = expect_code(&mut shale(["check".as_ref(), image.as_os_str()]), 4);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let mut failed = Vec::new();
+        for entry in fs::read_dir(&tree).unwrap() {
+            let name = entry.unwrap().file_name();
+            let mut command = shale(["cat".as_ref(), image.as_os_str(), name.as_os_str()]);
+            let output = command.output().unwrap();
+            if output.status.success() {
+                assert!(output.stdout == fs::read(tree.join(&name)).unwrap(), "{name:?}");
+            } else {
+                failed.push(name.into_string().unwrap());
+            }
+        }
+        for name in failed.iter().filter(|_| said.contains("damaged file:")) {
+            assert!(said.contains(name.as_str()), "{name} is not in: {said}");
+        }
+    }
+}
+
+#[test]
+fn frames_of_an_image_with_streams_are_not_copied_yet() {
+    let (folder, tree) = compressed_tree();
+    let (image, copy) = (folder.path().join("image.shale"), folder.path().join("copy.shale"));
+    create(&tree, &image, &["-1", "--recompress"]);
+    let mut command =
+        shale(["compact".as_ref(), image.as_os_str(), "-o".as_ref(), copy.as_os_str()]);
+    let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    assert!(said.contains("compressed files as what is in them"), "{said}");
+    assert!(!copy.exists());
+}
