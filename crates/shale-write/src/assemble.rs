@@ -155,29 +155,38 @@ fn contents(
     frames: &FrameTable,
 ) -> Result<Contents, WriteError> {
     let mut contents = Contents::new();
+    for number in 0..copies.chunk_count() {
+        let chunk = copies.chunk(number).map_err(WriteError::Copy)?;
+        if chunk.content > copies.content_count() {
+            return Err(wrong("a chunk refers to a content that is not copied"));
+        }
+        contents.chunks.push(chunk);
+    }
     for number in 1..=copies.content_count() {
         if number % STEP_ENTRIES == 0 {
             build.check_cancel()?;
         }
         let base = contents.extents.end();
         let mut is_inside = true;
-        let extents = &mut contents.extents;
+        let (extents, chunks) = (&mut contents.extents, contents.chunks.records());
         let digest = copies.content(number, &mut |len, place| {
+            let fits = |offset: u64, max: u64| offset.saturating_add(len) <= max;
             let place = match place {
-                CopiedPlace::Zero => Place::Zero,
-                CopiedPlace::Hole => Place::Hole,
+                CopiedPlace::Zero => Some(Place::Zero),
+                CopiedPlace::Hole => Some(Place::Hole),
                 CopiedPlace::Frame { frame, offset } => {
                     let record = usize::try_from(frame).ok().and_then(|at| frames.records.get(at));
-                    match record.filter(|record| offset.saturating_add(len) <= record.plain_len) {
-                        Some(record) => Place::Stream(record.plain_start + offset),
-                        None => {
-                            is_inside = false;
-                            Place::Hole
-                        }
-                    }
+                    let record = record.filter(|record| fits(offset, record.plain_len));
+                    record.map(|record| Place::Stream(record.plain_start + offset))
+                }
+                CopiedPlace::Rebuilt { chunk, offset } => {
+                    let record = usize::try_from(chunk).ok().and_then(|at| chunks.get(at));
+                    let record = record.filter(|record| fits(offset, record.len));
+                    record.map(|record| Place::Rebuilt(record.base + offset))
                 }
             };
-            extents.push(len, place);
+            is_inside &= place.is_some();
+            extents.push(len, place.unwrap_or(Place::Hole));
         });
         let digest = digest.map_err(WriteError::Copy)?;
         if !is_inside {

@@ -79,9 +79,6 @@ pub(crate) fn assemble(
     shale_write::check(&options.build)?;
     check_output(path, options)?;
     check_snapshots(snapshots)?;
-    if images.iter().any(|image| image.chunk_count() > 0) {
-        return Err(Error::CopiesChunks);
-    }
     progress.phase(Phase::Scan);
     let offsets = Offsets::new(images);
     let claims = snapshots.iter().map(|snapshot| claims(snapshot, &offsets, options));
@@ -92,6 +89,7 @@ pub(crate) fn assemble(
         needed.begin(&snapshot.name, times_kept(snapshot));
         needed.walk(&mut source, &options.cancel)?;
     }
+    needed.add_inner(images, &offsets, &options.cancel)?;
     let mut next = snapshots.iter().zip(claims);
     let tree = |numbers: &Arc<Vec<u64>>| -> Result<Option<CopiedTree>, Error> {
         let Some((snapshot, claims)) = next.next() else { return Ok(None) };

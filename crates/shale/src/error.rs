@@ -54,12 +54,6 @@ pub enum Error {
         /// Most snapshots of an image.
         max: u64,
     },
-    /// Streams are rebuilt in an image that frames were to be copied from.
-    #[error(
-        "an image holds compressed files as what is in them, and such images cannot be compacted \
-         or merged yet"
-    )]
-    CopiesChunks,
     /// The output is a pipe or a device, and has to be read back.
     #[error("{} is not a regular file; this command needs one", path.display())]
     NotFile {

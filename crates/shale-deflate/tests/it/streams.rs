@@ -6,7 +6,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use proptest::prelude::*;
-use shale_deflate::{Limits, analyze, parse, rebuild};
+use shale_deflate::{AFTER_LEN, Cut, InHand, Limits, Model, Task, analyze, parse, rebuild};
 
 use crate::inputs::{noise, text};
 
@@ -71,6 +71,35 @@ proptest! {
         check(&stream, &limits);
         stream.truncate(cut);
         check(&stream, &limits);
+    }
+
+    #[test]
+    fn any_cut_of_any_model_is_no_panic(
+        seed in 1u64..1000,
+        number in 0u64..1 << 24,
+        before in 0u64..200_000,
+        bits in any::<u8>(),
+        bit_count in 0u8..9,
+        len in 0u16..300,
+        distance in any::<u16>(),
+        plain_len in 1usize..5000,
+        after_len in 0usize..=AFTER_LEN,
+    ) {
+        let encoder = 1 + number % 3;
+        let Ok(model) = Model::from_number(number & !255 | encoder) else { return Ok(()) };
+        let window_len = before.min(model.window_needed()) as usize;
+        let bytes = text(window_len + plain_len + after_len, seed);
+        let (window, rest) = bytes.split_at(window_len);
+        let (plain, after) = rest.split_at(plain_len);
+        let none_found = InHand { len: 2, distance: 0 };
+        for in_hand in [None, Some(InHand { len, distance }), Some(none_found)] {
+            let cut = Cut { before, bits: bits & 1, bit_count, in_hand };
+            let task = Task { window, plain, after };
+            if let Ok(bytes) = rebuild(model, &cut, &task, 1 << 22) {
+                // At worst, each byte takes 15 bits, and each block its codes.
+                prop_assert!(bytes.len() < 4 * plain_len + 100_000);
+            }
+        }
     }
 
     #[test]

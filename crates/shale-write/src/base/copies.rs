@@ -4,7 +4,7 @@
 //! All numbers are those of the new image: frames count from 0, contents from 1, because content 0
 //! is the empty one.
 
-use shale_format::FrameRecord;
+use shale_format::{ChunkRecord, FrameRecord};
 use shale_model::EntrySource;
 
 use crate::base::image::BaseError;
@@ -30,6 +30,13 @@ pub enum CopiedPlace {
         /// The frame.
         frame: u64,
         /// Offset of the part in its plain bytes.
+        offset: u64,
+    },
+    /// In a chunk of a stream that is rebuilt, from this byte on.
+    Rebuilt {
+        /// The chunk.
+        chunk: u64,
+        /// Offset of the part in it.
         offset: u64,
     },
     /// Zeroes that were data in the source.
@@ -58,6 +65,16 @@ pub trait Copies {
     /// # Errors
     /// An image cannot be read, or is damaged.
     fn frame(&mut self, frame: u64) -> Result<CopiedFrame, BaseError>;
+
+    /// Number of chunks.
+    fn chunk_count(&self) -> u64;
+
+    /// Returns a chunk. Its content is a number of the new image, and its base is set anew. Asked
+    /// for in order, before all contents.
+    ///
+    /// # Errors
+    /// An image cannot be read, or is damaged.
+    fn chunk(&mut self, chunk: u64) -> Result<ChunkRecord, BaseError>;
 
     /// Number of contents without the empty one.
     fn content_count(&self) -> u64;

@@ -38,6 +38,14 @@ impl Chunks {
         self.end
     }
 
+    /// Adds a chunk. Returns where it begins in rebuilt space.
+    pub(crate) fn push(&mut self, chunk: ChunkRecord) -> u64 {
+        let base = self.end;
+        self.records.push(ChunkRecord { base, ..chunk });
+        self.end += chunk.len;
+        base
+    }
+
     /// Adds the chunks of a stream, unless the same were added before. Returns where they begin in
     /// rebuilt space.
     pub(crate) fn add_stream(&mut self, chunks: impl Iterator<Item = ChunkRecord> + Clone) -> u64 {
@@ -51,8 +59,7 @@ impl Chunks {
             Entry::Vacant(place) => place.insert(start),
         };
         for chunk in chunks {
-            self.records.push(ChunkRecord { base: self.end, ..chunk });
-            self.end += chunk.len;
+            self.push(chunk);
         }
         start
     }

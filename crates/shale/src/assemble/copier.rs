@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shale_codec::{Hasher, xxh3_64};
-use shale_format::FrameRecord;
+use shale_format::{ChunkRecord, FrameRecord};
 use shale_host::{Phase, Progress, thread_count, threads};
 use shale_read::{Fault, Image, PieceKind, ReadError};
 use shale_write::digest::ContentDigest;
@@ -32,8 +32,14 @@ pub(super) struct Copier<'a, T> {
     frames: Vec<(u32, u64)>,
     /// By image, the number of each of its frames in the new image, or [`NONE`].
     frame_numbers: Vec<Vec<u64>>,
+    /// The chunks to copy, in their order: image and number there.
+    chunks: Vec<(u32, u64)>,
+    /// By image, the number of each of its chunks in the new image, or [`NONE`].
+    chunk_numbers: Vec<Vec<u64>>,
     /// The contents to copy, in their order: image and number there.
     contents: Vec<(u32, u64)>,
+    /// Where the contents of each image begin in the common numbering.
+    starts: Vec<u64>,
     /// The digests of those that were read.
     digests: Vec<Option<ContentDigest>>,
     /// By number in the common numbering, the number in the new image.
@@ -60,7 +66,10 @@ where
             images,
             frames: Vec::new(),
             frame_numbers: images.iter().map(|i| vec![NONE; i.frame_count() as usize]).collect(),
+            chunks: Vec::new(),
+            chunk_numbers: images.iter().map(|i| vec![NONE; i.chunk_count() as usize]).collect(),
             contents: Vec::new(),
+            starts: (0..images.len()).map(|image| offsets.of(image).start).collect(),
             digests: Vec::new(),
             numbers: Arc::default(),
             equal_contents: 0,
@@ -117,14 +126,18 @@ where
         let known = self.read(&reads, &lens, options, progress)?;
 
         let mut numbers = vec![0; offsets.all().end as usize];
-        let mut by_bytes: HashMap<(u64, Known), u64> = HashMap::new();
+        // Contents of different depths are kept apart, as chunks may only need what is less deep.
+        let mut by_bytes: HashMap<(u64, u64, Known), u64> = HashMap::new();
         let mut kept = Vec::new();
         for ((&(image, content), len), known) in self.contents.iter().zip(lens).zip(known) {
             let at = &mut numbers[(offsets.of(image as usize).start + content) as usize];
             let digest = known.as_ref().map(|known| known.digest);
             let next = kept.len() as u64 + 1;
             *at = match known.filter(|_| may_be_equal(&len)) {
-                Some(known) => *by_bytes.entry((len, known)).or_insert(next),
+                Some(known) => {
+                    let depth = depth(&self.images[image as usize], content)?;
+                    *by_bytes.entry((len, depth, known)).or_insert(next)
+                }
                 None => next,
             };
             match *at == next {
@@ -192,8 +205,13 @@ where
                 (&self.images[image as usize], &mut self.frame_numbers[image as usize]);
             let len = open.content_len(content)?;
             for piece in open.pieces(content, 0..len)? {
-                if let PieceKind::Frame { frame, .. } = piece?.kind {
-                    waiting.push(frame);
+                match piece?.kind {
+                    PieceKind::Frame { frame, .. } => waiting.push(frame),
+                    PieceKind::Rebuilt { chunk, .. } => {
+                        // Any number marks it for now.
+                        self.chunk_numbers[image as usize][chunk as usize] = 0;
+                    }
+                    PieceKind::Hole | PieceKind::Zero => {}
                 }
             }
             while let Some(frame) = waiting.pop() {
@@ -204,12 +222,8 @@ where
                 }
             }
         }
-        for (image, numbers) in self.frame_numbers.iter_mut().enumerate() {
-            for (frame, number) in (0..).zip(numbers).filter(|(_, number)| **number != NONE) {
-                *number = self.frames.len() as u64;
-                self.frames.push((image as u32, frame));
-            }
-        }
+        self.frames = numbered(&mut self.frame_numbers);
+        self.chunks = numbered(&mut self.chunk_numbers);
         Ok(())
     }
 
@@ -224,6 +238,15 @@ where
                     hasher.update(&record.stored_sum.to_le_bytes());
                 }
             }
+        }
+        for &(image, chunk) in &self.chunks {
+            let record = self.images[image as usize].chunk_record(chunk)?;
+            let ChunkRecord { len, offset, plain_len, model, .. } = record;
+            let numbers = [len, offset, plain_len, model, record.carried.column()];
+            for number in numbers {
+                hasher.update(&number.to_le_bytes());
+            }
+            hasher.update(&record.sum.to_le_bytes());
         }
         for &(image, content) in &self.contents {
             hasher.update(&self.images[image as usize].content_len(content)?.to_le_bytes());
@@ -251,6 +274,31 @@ where
         let stored = stored(open, number, &record)?;
         Ok(CopiedFrame { record, references, stored })
     }
+}
+
+/// Numbers what is marked, image by image, and returns it in this order.
+fn numbered(marked: &mut [Vec<u64>]) -> Vec<(u32, u64)> {
+    let mut all = Vec::new();
+    for (image, numbers) in (0..).zip(marked) {
+        for (at, number) in (0..).zip(numbers).filter(|(_, number)| **number != NONE) {
+            *number = all.len() as u64;
+            all.push((image, at));
+        }
+    }
+    all
+}
+
+/// The greatest depth of the chunks of a content; 0 if nothing of it is rebuilt.
+fn depth(image: &Image, content: u64) -> Result<u64, ReadError> {
+    let mut depth = 0;
+    if image.chunk_count() > 0 {
+        for piece in image.pieces(content, 0..u64::MAX)? {
+            if let PieceKind::Rebuilt { chunk, .. } = piece?.kind {
+                depth = depth.max(image.chunk_record(chunk)?.depth);
+            }
+        }
+    }
+    Ok(depth)
 }
 
 /// Reads the stored bytes of a frame, and compares them with their sum.
@@ -282,6 +330,18 @@ where
         Ok(self.copied(frame)?)
     }
 
+    fn chunk_count(&self) -> u64 {
+        self.chunks.len() as u64
+    }
+
+    fn chunk(&mut self, chunk: u64) -> Result<ChunkRecord, BaseError> {
+        let (image, number) = self.chunks[chunk as usize];
+        let record = self.images[image as usize].chunk_record(number)?;
+        let content = self.starts[image as usize].saturating_add(record.content);
+        let content = usize::try_from(content).ok().and_then(|at| self.numbers.get(at).copied());
+        Ok(ChunkRecord { content: content.unwrap_or(NONE), ..record })
+    }
+
     fn content_count(&self) -> u64 {
         self.contents.len() as u64
     }
@@ -301,7 +361,10 @@ where
             let place = match piece.kind {
                 PieceKind::Zero => CopiedPlace::Zero,
                 PieceKind::Hole => CopiedPlace::Hole,
-                PieceKind::Rebuilt { .. } => return Err(Error::CopiesChunks.into()),
+                PieceKind::Rebuilt { chunk, chunk_offset } => {
+                    let chunk = self.chunk_numbers[image as usize][chunk as usize];
+                    CopiedPlace::Rebuilt { chunk, offset: chunk_offset }
+                }
                 PieceKind::Frame { frame, frame_offset } => {
                     let frame = numbers[frame as usize];
                     CopiedPlace::Frame { frame, offset: frame_offset }

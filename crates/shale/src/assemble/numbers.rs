@@ -7,7 +7,7 @@ use std::sync::Arc;
 use shale_codec::Hasher;
 use shale_host::Cancel;
 use shale_model::{Content, EntrySource, Problem, Review, SourceEntry, SourceError};
-use shale_read::Image;
+use shale_read::{Image, PieceKind};
 
 use crate::error::Error;
 
@@ -79,7 +79,32 @@ impl Needed {
         Ok(())
     }
 
-    /// Returns whether a file has a content.
+    /// Adds the contents that others are rebuilt from.
+    pub(super) fn add_inner(
+        &mut self,
+        images: &[Arc<Image>],
+        offsets: &Offsets,
+        cancel: &Cancel,
+    ) -> Result<(), Error> {
+        for (image, open) in images.iter().enumerate().filter(|(_, open)| open.chunk_count() > 0) {
+            let numbers = offsets.of(image);
+            let mut waiting: Vec<u64> = numbers.clone().filter(|&n| self.has(n)).collect();
+            while let Some(number) = waiting.pop() {
+                cancel.check()?;
+                for piece in open.pieces(number - numbers.start, 0..u64::MAX)? {
+                    let PieceKind::Rebuilt { chunk, .. } = piece?.kind else { continue };
+                    let inner = numbers.start + open.chunk_record(chunk)?.content;
+                    if numbers.contains(&inner) && !self.has(inner) {
+                        self.is_needed[inner as usize] = true;
+                        waiting.push(inner);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a file, or another content, needs a content.
     pub(super) fn has(&self, content: u64) -> bool {
         self.is_needed.get(content as usize).copied().unwrap_or(false)
     }
