@@ -108,8 +108,8 @@ pub struct How {
     /// Uncompressed size of a frame, such as 256K, instead of the level's.
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub frame_size: Option<u64>,
-    /// Store what is in gzip and zip files (also wheels, jars and office documents) instead of
-    /// their compressed bytes, which are rebuilt bit for bit when they are read.
+    /// Store what is in gzip, zip (also wheels, jars and office documents), PDF and git files
+    /// instead of their compressed bytes, which are rebuilt bit for bit when they are read.
     ///
     /// Such trees become two to five times smaller. They take as long to pack as their unpacked
     /// files, and reading them takes the time to compress them. Applies to files of at most 32 MiB;

@@ -44,8 +44,8 @@ pub struct Options {
     pub references: Option<ReferenceLimits>,
     /// Shortest range that segment dedupe looks for; 0 turns it off. The level's by default.
     pub segment_window_len: Option<u32>,
-    /// Store what is in compressed files: deflate streams in gzip and zip files are rebuilt when
-    /// they are read.
+    /// Store what is in compressed files: deflate streams in gzip, zip, PDF and git files are
+    /// rebuilt when they are read.
     pub recompress: bool,
     /// The times to keep: `TIME_MTIME` and the other flags of `shale_format::root`, or-ed. Times
     /// that are not kept are stored as the epoch.

@@ -3,4 +3,7 @@
 
 pub(crate) mod gzip; // members of gzip files
 pub(crate) mod zip; // entries of zip files
+pub(crate) mod zlib; // streams with zlib's header
+pub(crate) mod git; // objects in packs of git
+pub(crate) mod pdf; // streams of PDF documents
 pub(crate) mod take_apart; // streams as plain bytes and chunks

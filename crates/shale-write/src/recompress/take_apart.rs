@@ -6,13 +6,13 @@
 use std::ops::Range;
 
 use shale_codec::xxh3_64;
-use shale_deflate::{Analysis, Hint, Limits, analyze};
+use shale_deflate::{Analysis, Hint, Limits, analyze, parse};
 use shale_format::limits::CHUNK_PROBES_MAX;
 use shale_format::{Carried, ChunkRecord};
 use shale_model::Metadata;
 
 use crate::content::read::{FoundStream, SmallContent, small_content};
-use crate::recompress::{gzip, zip};
+use crate::recompress::{git, gzip, pdf, zip, zlib};
 
 /// Files up to this length are taken apart. They are held in memory with what is in them.
 pub(crate) const FILE_LEN_MAX: u64 = 32 << 20;
@@ -26,42 +26,56 @@ const STREAM_LEN_MIN: usize = 100;
 /// A stream is taken apart if at least this part of it, in percent, can be rebuilt.
 const REBUILT_PERCENT_MIN: usize = 90;
 
+/// What holds streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Container {
+    Gzip,
+    Zip,
+    /// One stream with zlib's header, such as a loose object of git.
+    Zlib,
+    GitPack,
+    Pdf,
+}
+
+impl Container {
+    /// Tells a container by the first bytes of a file.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            _ if bytes.starts_with(&gzip::MAGIC) => Some(Self::Gzip),
+            _ if zip::is_zip(bytes) => Some(Self::Zip),
+            _ if bytes.starts_with(&git::PACK_MAGIC) => Some(Self::GitPack),
+            _ if bytes.starts_with(&pdf::MAGIC) => Some(Self::Pdf),
+            _ => zlib::header(bytes).map(|_| Self::Zlib),
+        }
+    }
+}
+
 /// Returns whether a file that begins with `bytes` may be a container of streams.
 pub(crate) fn may_hold_streams(bytes: &[u8]) -> bool {
-    bytes.starts_with(&gzip::MAGIC) || zip::is_zip(bytes)
+    Container::of(bytes).is_some()
 }
 
 /// Finds the deflate streams of `content` and notes those that can be rebuilt.
 pub(crate) fn take_apart(content: &mut SmallContent, is_cancelled: &dyn Fn() -> bool) {
     let bytes = &content.bytes;
     let is_wanted = content.holes.is_empty() && bytes.len() as u64 <= FILE_LEN_MAX;
-    if !is_wanted || !may_hold_streams(bytes) {
-        return;
-    }
+    let Some(container) = Container::of(bytes).filter(|_| is_wanted) else { return };
     let mut finder = Finder {
         plain_left: bytes.len().saturating_mul(RATIO_MAX).min(PLAIN_LEN_MAX),
         streams: Vec::new(),
         metadata: content.metadata,
     };
-    if zip::is_zip(bytes) {
-        for range in zip::streams(bytes) {
-            if is_cancelled() {
-                return;
-            }
-            finder.stream(bytes, range, None);
-        }
-    } else {
-        let mut at = 0;
-        while let Some((header_len, hint)) = gzip::header(&bytes[at..]) {
-            if is_cancelled() {
-                return;
-            }
-            let start = at + header_len;
-            let Some(len) = finder.stream(bytes, start..bytes.len(), hint) else { break };
-            at = (start + len + gzip::TRAILER_LEN).min(bytes.len());
-        }
+    let is_done = match container {
+        Container::Gzip => finder.gzip(bytes, is_cancelled),
+        Container::Zip => finder.zip(bytes, is_cancelled),
+        Container::Zlib => finder.zlib(bytes, 0).is_some(),
+        Container::GitPack => finder.git_pack(bytes, is_cancelled),
+        Container::Pdf => finder.pdf(bytes, is_cancelled),
+    };
+    // A part of it would do, but a build that is cancelled needs nothing.
+    if is_done || !is_cancelled() {
+        content.streams = finder.streams;
     }
-    content.streams = finder.streams;
 }
 
 struct Finder {
@@ -72,6 +86,71 @@ struct Finder {
 }
 
 impl Finder {
+    /// Takes members apart, up to the first one of an unknown encoder: nobody knows where it ends.
+    fn gzip(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) -> bool {
+        let mut at = 0;
+        while let Some((header_len, hint)) = gzip::header(&bytes[at..]) {
+            let start = at + header_len;
+            if is_cancelled() {
+                return false;
+            }
+            let Some(len) = self.stream(bytes, start..bytes.len(), hint) else { break };
+            at = (start + len + gzip::TRAILER_LEN).min(bytes.len());
+        }
+        true
+    }
+
+    fn zip(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) -> bool {
+        for range in zip::streams(bytes) {
+            if is_cancelled() {
+                return false;
+            }
+            self.stream(bytes, range, None);
+        }
+        true
+    }
+
+    /// Takes the objects of a pack apart. The end of one whose encoder is unknown is found by
+    /// decoding it.
+    fn git_pack(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) -> bool {
+        let Some((mut at, count)) = git::pack(bytes) else { return true };
+        for _ in 0..count {
+            if is_cancelled() {
+                return false;
+            }
+            let header_len = bytes.get(at..).and_then(git::object_header_len);
+            let Some(start) = header_len.map(|len| at + len) else { break };
+            let end = self.zlib(bytes, start).or_else(|| {
+                let stream = bytes.get(start + zlib::HEADER_LEN..)?;
+                let len = parse(stream, self.plain_left).ok()?.stream_len;
+                Some(start + zlib::HEADER_LEN + len + zlib::TRAILER_LEN)
+            });
+            let Some(end) = end else { break };
+            at = end;
+        }
+        true
+    }
+
+    fn pdf(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) -> bool {
+        let mut at = 0;
+        while let Some(start) = pdf::next_stream(bytes, at) {
+            if is_cancelled() {
+                return false;
+            }
+            at = self.zlib(bytes, start).unwrap_or(start);
+        }
+        true
+    }
+
+    /// Takes the stream apart that follows the zlib header at `at`. Returns where its sum ends, if
+    /// an encoder is known that made it.
+    fn zlib(&mut self, bytes: &[u8], at: usize) -> Option<usize> {
+        let hint = zlib::header(bytes.get(at..)?)?;
+        let start = at + zlib::HEADER_LEN;
+        let len = self.stream(bytes, start..bytes.len(), hint)?;
+        Some(start + len + zlib::TRAILER_LEN)
+    }
+
     /// Takes the stream apart that begins a range. Returns its length if an encoder is known that
     /// made it.
     fn stream(&mut self, bytes: &[u8], range: Range<usize>, hint: Option<Hint>) -> Option<usize> {
