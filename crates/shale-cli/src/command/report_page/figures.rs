@@ -82,7 +82,7 @@ pub fn gather(tree: &Tree) -> anyhow::Result<Value> {
     let mut counts = vec![0u32; image.content_count() as usize];
     let mut again: HashMap<u64, (u64, Vec<u8>)> = HashMap::new();
     let (mut largest, mut dearest) = (Top(BinaryHeap::new()), Top(BinaryHeap::new()));
-    let mut counted = HashSet::new();
+    let (mut counted, mut charged) = (HashSet::new(), HashSet::new());
     let mut walk = tree.walk(tree.root_inode())?;
     while let Some(step) = walk.advance()? {
         open.truncate(step.depth);
@@ -105,7 +105,7 @@ pub fn gather(tree: &Tree) -> anyhow::Result<Value> {
             *count += 1;
             match *count {
                 1 => {
-                    let (bytes, cost) = storage(image, &frames, content)?;
+                    let (bytes, cost) = storage(image, &frames, content, &mut charged, u64::MAX)?;
                     stored = bytes;
                     dearest.push(cost, attributes.size, step.path);
                 }
@@ -165,19 +165,41 @@ fn frames(image: &Image) -> anyhow::Result<Frames> {
 }
 
 /// The stored bytes of a content, as its share of its frames, and what a read of it decodes at
-/// most.
-fn storage(image: &Image, frames: &Frames, content: u64) -> anyhow::Result<(u64, u64)> {
+/// most. What it is rebuilt from belongs to it, but only to the first content that needs it:
+/// `charged` has those that were met. Chunks from `depth_end` on are passed over.
+fn storage(
+    image: &Image,
+    frames: &Frames,
+    content: u64,
+    charged: &mut HashSet<u64>,
+    depth_end: u64,
+) -> anyhow::Result<(u64, u64)> {
+    let is_first = charged.insert(content);
     let (mut stored, mut cost) = (0.0, 0);
+    let mut inner_before = None;
     for piece in image.pieces(content, 0..image.content_len(content)?)? {
         let piece = piece?;
-        if let PieceKind::Frame { frame, .. } = piece.kind {
-            let frame = frame as usize;
-            let share = piece.len as f64 / frames.used[frame].max(1) as f64;
-            stored += frames.stored[frame] as f64 * share;
-            cost = cost.max(frames.cost[frame]);
+        match piece.kind {
+            PieceKind::Frame { frame, .. } => {
+                let frame = frame as usize;
+                let share = piece.len as f64 / frames.used[frame].max(1) as f64;
+                stored += frames.stored[frame] as f64 * share;
+                cost = cost.max(frames.cost[frame]);
+            }
+            PieceKind::Rebuilt { chunk, .. } => {
+                let record = image.chunk_record(chunk)?;
+                let inner = record.content;
+                // Chunks of one stream follow each other.
+                if inner_before.replace(inner) != Some(inner) && record.depth < depth_end {
+                    let (bytes, below) = storage(image, frames, inner, charged, record.depth)?;
+                    stored += bytes as f64;
+                    cost = cost.max(below);
+                }
+            }
+            PieceKind::Hole | PieceKind::Zero => {}
         }
     }
-    Ok((stored.round() as u64, cost))
+    Ok((if is_first { stored.round() as u64 } else { 0 }, cost))
 }
 
 /// The directories of the map, parents first: parent, name, plain and stored bytes, files. Sizes
