@@ -17,8 +17,7 @@ use crate::error::Error;
 /// same frames.
 const CHUNKS_IN_RUN: u64 = 16;
 
-/// Rebuilds the chunks of the subset, of an image
-/// whose frames are sound.
+/// Rebuilds the chunks of the subset. The frames of the image are sound.
 pub(super) fn check(
     context: &Context<'_>,
     root: &Root,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shale_codec::xxh3_64;
 use shale_deflate::{AFTER_LEN, Cut, InHand, Model, Task};
 use shale_format::ChunkRecord;
-use shale_format::limits::{CHUNK_LEN_MAX, CHUNK_PROBES_MAX};
+use shale_format::limits::CHUNK_PROBES_MAX;
 use shale_format::schema::chunks;
 
 use crate::error::{ErrorContext, Expected, Fault, ReadError, contradiction, value};
@@ -49,7 +49,14 @@ impl ChunkTable {
         let Some(chunk) = row.filter(|&row| row < self.count()) else {
             return Err(value("offset in rebuilt space", offset, Expected::AtMost(self.end()?)));
         };
-        Ok((chunk, self.record(chunk)?))
+        let record = self.record(chunk)?;
+        // Rows that do not ascend lead a search astray.
+        let end = record.base.saturating_add(record.len);
+        if !(record.base..end).contains(&offset) {
+            let error = value("base of the chunk", record.base, Expected::AtMost(offset));
+            return Err(error.at(format!("chunk {chunk}")));
+        }
+        Ok((chunk, record))
     }
 
     /// End of rebuilt space.
@@ -115,7 +122,7 @@ impl Recipe {
         let rebuilt = shale_deflate::rebuild(self.model, &cut, &task, CHUNK_PROBES_MAX)
             .map_err(|error| Fault::Rebuild { error })?;
         let len = rebuilt.len() as u64;
-        if len != self.record.len || len > CHUNK_LEN_MAX {
+        if len != self.record.len {
             return Err(value(
                 "length of a rebuilt chunk",
                 len,

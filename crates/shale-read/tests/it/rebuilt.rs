@@ -130,6 +130,24 @@ fn lies_about_chunks_are_errors_and_never_wrong_bytes() {
 }
 
 #[test]
+fn bases_that_do_not_ascend_are_errors_and_no_hang() {
+    let plain = text(200_000);
+    let stream = stream_of(&plain);
+    let honest = rebuilt(&plain, &stream);
+    let bases: Vec<u64> = honest.chunks.iter().map(|row| row[chunks::BASE]).collect();
+    assert!(bases.len() > 3);
+    for row in 0..bases.len() {
+        for value in bases.iter().flat_map(|&base| [base, base + 1, base + (1 << 62)]) {
+            let mut draft = honest.clone();
+            draft.chunks[row][chunks::BASE] = value;
+            let mut buf = vec![0; stream.len()];
+            let result = draft.tree().read(2, 4, &mut buf);
+            assert!(value == bases[row] || result.is_err() || buf == stream, "{row}: {value}");
+        }
+    }
+}
+
+#[test]
 fn a_chunk_that_needs_itself_is_an_error_and_no_hang() {
     let plain = text(50_000);
     let stream = stream_of(&plain);

@@ -65,17 +65,14 @@ pub(crate) fn take_apart(content: &mut SmallContent, is_cancelled: &dyn Fn() -> 
         streams: Vec::new(),
         metadata: content.metadata,
     };
-    let is_done = match container {
+    match container {
         Container::Gzip => finder.gzip(bytes, is_cancelled),
         Container::Zip => finder.zip(bytes, is_cancelled),
-        Container::Zlib => finder.zlib(bytes, 0).is_some(),
+        Container::Zlib => _ = finder.zlib(bytes, 0),
         Container::GitPack => finder.git_pack(bytes, is_cancelled),
         Container::Pdf => finder.pdf(bytes, is_cancelled),
-    };
-    // A part of it would do, but a build that is cancelled needs nothing.
-    if is_done || !is_cancelled() {
-        content.streams = finder.streams;
     }
+    content.streams = finder.streams;
 }
 
 struct Finder {
@@ -87,36 +84,34 @@ struct Finder {
 
 impl Finder {
     /// Takes members apart, up to the first one of an unknown encoder: nobody knows where it ends.
-    fn gzip(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) -> bool {
+    fn gzip(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) {
         let mut at = 0;
         while let Some((header_len, hint)) = gzip::header(&bytes[at..]) {
             let start = at + header_len;
             if is_cancelled() {
-                return false;
+                return;
             }
             let Some(len) = self.stream(bytes, start..bytes.len(), hint) else { break };
             at = (start + len + gzip::TRAILER_LEN).min(bytes.len());
         }
-        true
     }
 
-    fn zip(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) -> bool {
+    fn zip(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) {
         for range in zip::streams(bytes) {
             if is_cancelled() {
-                return false;
+                return;
             }
             self.stream(bytes, range, None);
         }
-        true
     }
 
     /// Takes the objects of a pack apart. The end of one whose encoder is unknown is found by
     /// decoding it.
-    fn git_pack(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) -> bool {
-        let Some((mut at, count)) = git::pack(bytes) else { return true };
+    fn git_pack(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) {
+        let Some((mut at, count)) = git::pack(bytes) else { return };
         for _ in 0..count {
             if is_cancelled() {
-                return false;
+                return;
             }
             let header_len = bytes.get(at..).and_then(git::object_header_len);
             let Some(start) = header_len.map(|len| at + len) else { break };
@@ -128,18 +123,16 @@ impl Finder {
             let Some(end) = end else { break };
             at = end;
         }
-        true
     }
 
-    fn pdf(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) -> bool {
+    fn pdf(&mut self, bytes: &[u8], is_cancelled: &dyn Fn() -> bool) {
         let mut at = 0;
         while let Some(start) = pdf::next_stream(bytes, at) {
             if is_cancelled() {
-                return false;
+                return;
             }
             at = self.zlib(bytes, start).unwrap_or(start);
         }
-        true
     }
 
     /// Takes the stream apart that follows the zlib header at `at`. Returns where its sum ends, if

@@ -8,7 +8,7 @@ pub(crate) const HEADER_LEN: usize = 2;
 pub(crate) const TRAILER_LEN: usize = 4;
 
 /// Returns what the header at the start of `bytes` says about the effort of the encoder. `None` if
-/// there is no header without a dictionary.
+/// no header is there, or if it asks for a dictionary.
 pub(crate) fn header(bytes: &[u8]) -> Option<Option<Hint>> {
     let &[method, flags] = bytes.first_chunk::<HEADER_LEN>()?;
     let is_sound = u16::from_be_bytes([method, flags]) % 31 == 0;
