@@ -11,16 +11,15 @@ import os
 import re
 import stat as stat_module
 import time
-from typing import Iterator, List, NamedTuple, Optional, Tuple, Union
+import weakref
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import errors
-from ._pure.image import _HOLE, Image
+from ._engine import open_image
 from ._pure.source import BytesSource, FileSource, ObjectSource, UrlSource
 from ._pure.utc import utc_period
 
 PathType = Union[str, bytes, "os.PathLike[str]"]
-_LINKS_MAX = 40
-_EPOCH_FLIP = 1 << 63
 
 
 class Stat(NamedTuple):
@@ -46,44 +45,61 @@ class Stat(NamedTuple):
 # A path with a colon is no URL.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::[^:]+)?://")
 
+# Locks of another thread stay locked in the child of a fork, so the child opens its images again.
+_open = weakref.WeakSet()
 
-class _Inode:
-    __slots__ = ("number", "row")
 
-    def __init__(self, number, row):
-        self.number, self.row = number, row
+def _forked():
+    for filesystem in _open:
+        filesystem._stale = True
 
-    @property
-    def format(self):
-        return stat_module.S_IFMT(self.row[0])
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class FileSystem:
-    """A snapshot of an image. Reads are safe for threads; pickling reopens the image on the other side."""
+    """A snapshot of an image. Reads are safe for threads; pickling and forks reopen the image on the other side."""
 
     def __init__(self, source, snapshot=None, expect: Optional[str] = None, cache_bytes: int = 64 << 20,
                  storage_options: Optional[dict] = None):
         self._arguments = (source, snapshot, expect, cache_bytes, storage_options)
+        self._before_fork = None
+        self._reopen()
+        _open.add(self)
+
+    def _reopen(self):
+        source, snapshot, expect, cache_bytes, storage_options = self._arguments
         if isinstance(source, str) and _URL.match(source):
-            self._source = UrlSource(source, storage_options)
+            opened = UrlSource(source, storage_options)
         elif storage_options is not None:
             raise ValueError("storage_options are for URLs")
         elif isinstance(source, (str, bytes, os.PathLike)):
-            self._source = FileSource(source)
+            opened = FileSource(source)
         elif isinstance(source, (bytearray, memoryview)):
-            self._source = BytesSource(source)
+            opened = BytesSource(source)
         elif hasattr(source, "read_at"):
-            self._source = source
+            opened = source
         else:
-            self._source = ObjectSource(source)
-        self._pid = os.getpid()
+            opened = ObjectSource(source)
         try:
-            self._image = Image(self._source, expect, cache_bytes)
-            self._snapshot = self._choose(snapshot)
+            image = open_image(opened, expect, cache_bytes)
+            index = self._choose([bytes(name) for name in image.snapshots], snapshot)
+            self._now = opened, image, index, image.tree(index)
         except BaseException:
-            self._source.close()
+            opened.close()
             raise
-        self._tables = self._snapshot.tables
+        self._stale, self._closed = False, False
+
+    @property
+    def _tree(self):
+        if self._stale:
+            # What the parent's threads may have locked is never touched again, not even to free it.
+            self._before_fork = self._now
+            self._reopen()
+        if self._closed:
+            raise ValueError("I/O operation on a closed image")
+        return self._now[3]
 
     def __getstate__(self):
         return self._arguments
@@ -98,137 +114,74 @@ class FileSystem:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<shalefs.FileSystem {self._arguments[0]!r} snapshot {self._snapshot.name!r}>"
+        return f"<shalefs.FileSystem {self._arguments[0]!r} snapshot {self.snapshots[self._now[2]]!r}>"
 
     def close(self) -> None:
         """Closes the image. Open files can then not be read any more."""
-        self._source.close()
+        self._closed = True
+        self._now[0].close()
 
     @property
     def identity(self) -> Optional[str]:
         """The identity of the image, in hexadecimal; None in images of format 0.1."""
-        return self._image.identity.hex() if self._image.identity else None
+        return self._now[1].identity
 
     @property
     def snapshots(self) -> List[str]:
         """Names of all snapshots, oldest first."""
-        return [os.fsdecode(snapshot.name) for snapshot in self._image.snapshots]
+        return [os.fsdecode(bytes(name)) for name in self._now[1].snapshots]
 
-    def _choose(self, snapshot):
-        all_snapshots = self._image.snapshots
+    @staticmethod
+    def _choose(names, snapshot):
         if snapshot is None or snapshot == "latest":
-            return all_snapshots[-1]
+            return len(names) - 1
         if isinstance(snapshot, str) and re.fullmatch(r"#\d+", snapshot):
             snapshot = int(snapshot[1:])
         if isinstance(snapshot, int):
-            if 0 <= snapshot < len(all_snapshots):
-                return all_snapshots[snapshot]
-            raise ValueError(f"the image has {len(all_snapshots)} snapshots, numbered from 0; there is no #{snapshot}")
-        for candidate in reversed(all_snapshots):
-            if candidate.name == os.fsencode(snapshot):
-                return candidate
+            if 0 <= snapshot < len(names):
+                return snapshot
+            raise ValueError(f"the image has {len(names)} snapshots, numbered from 0; there is no #{snapshot}")
+        for index in range(len(names) - 1, -1, -1):
+            if names[index] == os.fsencode(snapshot):
+                return index
+        shown = ", ".join(os.fsdecode(name) for name in names)
         wanted = utc_period(os.fsencode(snapshot))
         if wanted:
-            periods = [(utc_period(candidate.name), number) for number, candidate in enumerate(all_snapshots)]
-            earlier = [(period[0], number) for period, number in periods if period and period[0] <= wanted[1]]
+            periods = [(utc_period(name), index) for index, name in enumerate(names)]
+            earlier = [(period[0], index) for period, index in periods if period and period[0] <= wanted[1]]
             if earlier:
-                return all_snapshots[max(earlier)[1]]
-            names = ", ".join(self.snapshots)
-            raise ValueError(f"the image has no snapshot at or before {snapshot} (UTC); it has: {names}")
-        names = ", ".join(self.snapshots)
-        raise ValueError(f"the image has no snapshot {snapshot!r}; it has: {names}")
+                return max(earlier)[1]
+            raise ValueError(f"the image has no snapshot at or before {snapshot} (UTC); it has: {shown}")
+        raise ValueError(f"the image has no snapshot {snapshot!r}; it has: {shown}")
 
     # Inodes and names.
 
-    def _inode(self, number):
-        return _Inode(number, self._tables["inodes"].row(number - 1))
-
-    def _range(self, directory: _Inode):
-        first, _, _ = self._tables["directories"].row(directory.row[13])
-        end = self._tables["directories"].value(directory.row[13] + 1, 0)
-        if end < first:
-            raise errors.DamagedError("directories do not ascend")
-        return first, end
-
-    def _child(self, directory, name):
-        entries = self._tables["entries"]
-        low, high = self._range(directory)
-        while low < high:
-            middle = (low + high) // 2
-            found = entries.value(middle, 1)
-            if found == name:
-                return entries.value(middle, 0)
-            if found < name:
-                low = middle + 1
-            else:
-                high = middle
-        return None
-
     def _resolve(self, path: PathType, follow=True):
-        """The inode of a path. Symbolic links are followed inside the image; `..` never leaves its root."""
-        waiting = [part for part in os.fsencode(path).split(b"/") if part not in (b"", b".")][::-1]
-        stack, links = [self._inode(1)], 0
-        while waiting:
-            name = waiting.pop()
-            here = stack[-1]
-            if here.format != stat_module.S_IFDIR:
-                raise errors.not_a_directory(path)
-            if name == b"..":
-                if len(stack) > 1:
-                    stack.pop()
-                continue
-            number = self._child(here, name)
-            if number is None:
-                raise errors.not_found(path)
-            inode = self._inode(number)
-            if inode.format == stat_module.S_IFLNK and (waiting or follow):
-                links += 1
-                if links > _LINKS_MAX:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-                target = self._tables["symlinks"].value(inode.row[13], 0)
-                if target.startswith(b"/"):
-                    del stack[1:]
-                waiting += [part for part in target.split(b"/") if part not in (b"", b".")][::-1]
-                continue
-            stack.append(inode)
-        return stack[-1]
-
-    def _size(self, inode):
-        if inode.format == stat_module.S_IFREG:
-            return self._image.content_range(inode.row[13])[1]
-        if inode.format == stat_module.S_IFLNK:
-            return len(self._tables["symlinks"].value(inode.row[13], 0))
-        return 0
+        """(inode, mode, size) of a path. Symbolic links are followed inside the image."""
+        number, inode, mode, size = self._tree.resolve(os.fsencode(path), follow)
+        if number:
+            raise OSError(number, os.strerror(number), path)
+        return inode, mode, size
 
     def stat(self, path: PathType, follow_symlinks: bool = True) -> Stat:
         """Attributes of a path, as os.stat."""
-        return self._stat(self._resolve(path, follow_symlinks))
+        return self._stat(self._resolve(path, follow_symlinks)[0])
 
     def lstat(self, path: PathType) -> Stat:
         """Attributes of a path, as os.lstat."""
         return self.stat(path, follow_symlinks=False)
 
     def _stat(self, inode):
-        row, kept = inode.row, self._snapshot.times_kept
-
-        def when(bit, column):
-            return ((row[column] ^ _EPOCH_FLIP) - ((row[column] ^ _EPOCH_FLIP) >> 63 << 64)) * 10**9 + row[column + 1] \
-                if kept & bit else None
-
-        device = 0
-        if inode.format in (stat_module.S_IFCHR, stat_module.S_IFBLK):
-            device = os.makedev(row[13] >> 32, row[13] & 0xFFFFFFFF) if hasattr(os, "makedev") else row[13]
-        return Stat(row[0], inode.number, row[3], row[1], row[2], self._size(inode), device,
-                    when(1, 4), when(2, 6), when(4, 8), when(8, 10))
+        mode, links, owner, group, size, device, times = self._tree.stat(inode)
+        kind = stat_module.S_IFMT(mode)
+        size = size if kind in (stat_module.S_IFREG, stat_module.S_IFLNK) else 0
+        rdev = os.makedev(*device) if any(device) and hasattr(os, "makedev") else 0
+        return Stat(mode, inode, links, owner, group, size, rdev, *times)
 
     def _kind(self, path, follow=True):
         """Type bits of a path, or None where it leads to nothing. Damage is an error and not an answer."""
-        try:
-            return self._resolve(path, follow).format
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-                return None
-            raise
+        number, _, mode, _ = self._tree.resolve(os.fsencode(path), follow)
+        return None if number else stat_module.S_IFMT(mode)
 
     def exists(self, path: PathType) -> bool:
         """Whether a path leads to something, symbolic links followed."""
@@ -243,32 +196,39 @@ class FileSystem:
     def islink(self, path: PathType) -> bool:
         return self._kind(path, follow=False) == stat_module.S_IFLNK
 
-    def _names(self, inode, path):
-        if inode.format != stat_module.S_IFDIR:
+    def _entries(self, path):
+        inode, mode, _ = self._resolve(path)
+        if not stat_module.S_ISDIR(mode):
             raise errors.not_a_directory(path)
-        first, end = self._range(inode)
-        return self._tables["entries"].rows(first, end)
+        return self._tree.entries(inode)
 
     def listdir(self, path: PathType = "") -> List[str]:
         """Names in a directory, sorted by their bytes."""
-        return [os.fsdecode(name) for _, name in self._names(self._resolve(path), path)]
+        return [os.fsdecode(name) for name, _, _ in self._entries(path)]
 
     def scandir(self, path: PathType = "") -> Iterator[Tuple[str, Stat]]:
         """Names in a directory with their attributes; links are not followed."""
-        for number, name in self._names(self._resolve(path), path):
-            yield os.fsdecode(name), self._stat(self._inode(number))
+        for name, inode, _ in self._entries(path):
+            yield os.fsdecode(name), self._stat(inode)
 
     def walk(self, top: PathType = "") -> Iterator[Tuple[str, List[str], List[str]]]:
         """Directories below `top` as os.walk gives them, top down, links not followed."""
-        waiting = [os.fsdecode(os.fsencode(top)).strip("/")]
+        inode, mode, _ = self._resolve(top)
+        if not stat_module.S_ISDIR(mode):
+            raise errors.not_a_directory(top)
+        waiting = [(os.fsdecode(os.fsencode(top)).strip("/"), inode)]
         while waiting:
-            path = waiting.pop()
-            directories, files = [], []
-            for number, name in self._names(self._resolve(path), path):
-                is_directory = self._inode(number).format == stat_module.S_IFDIR
-                (directories if is_directory else files).append(os.fsdecode(name))
+            path, inode = waiting.pop()
+            directories, files, below = [], [], []
+            for name, number, mode in self._tree.entries(inode):
+                name = os.fsdecode(name)
+                if stat_module.S_ISDIR(mode):
+                    directories.append(name)
+                    below.append((f"{path}/{name}" if path else name, number))
+                else:
+                    files.append(name)
             yield path, directories, files
-            waiting += [f"{path}/{name}" if path else name for name in reversed(directories)]
+            waiting += reversed(below)
 
     def find(self, top: PathType = "") -> Iterator[str]:
         """Paths of everything below `top` that is no directory."""
@@ -281,41 +241,36 @@ class FileSystem:
         parts = [part for part in pattern.split("/") if part]
         found = {}
 
-        def match(path, inode, at):
+        def match(path, inode, mode, at):
             if at == len(parts):
                 found[path] = None
                 return
-            if inode.format != stat_module.S_IFDIR:
+            if not stat_module.S_ISDIR(mode):
                 return
-            if parts[at] == "**":
-                match(path, inode, at + 1)
-            elif not re.search(r"[*?\[]", parts[at]):
-                number = self._child(inode, os.fsencode(parts[at]))
-                if number is not None:
-                    match(f"{path}/{parts[at]}" if path else parts[at], self._inode(number), at + 1)
-                return
-            for number, raw in self._names(inode, path):
+            wanted, entries = parts[at], self._tree.entries(inode)
+            if wanted == "**":
+                match(path, inode, mode, at + 1)
+            for raw, number, below_mode in entries:
                 name = os.fsdecode(raw)
                 below = f"{path}/{name}" if path else name
-                if parts[at] == "**":
-                    child = self._inode(number)
-                    if child.format == stat_module.S_IFDIR:
-                        match(below, child, at)
+                if wanted == "**":
+                    if stat_module.S_ISDIR(below_mode):
+                        match(below, number, below_mode, at)
                     elif at + 1 == len(parts):
                         found[below] = None
-                elif fnmatch.fnmatchcase(name, parts[at]):
-                    match(below, self._inode(number), at + 1)
+                elif name == wanted or fnmatch.fnmatchcase(name, wanted):
+                    match(below, number, below_mode, at + 1)
 
-        match("", self._inode(1), 0)
+        match("", 1, stat_module.S_IFDIR, 0)
         found.pop("", None)
         return list(found)
 
     def readlink(self, path: PathType) -> str:
         """Target of a symbolic link."""
-        inode = self._resolve(path, follow=False)
-        if inode.format != stat_module.S_IFLNK:
+        inode, mode, _ = self._resolve(path, follow=False)
+        if not stat_module.S_ISLNK(mode):
             raise OSError(errno.EINVAL, "not a symbolic link", path)
-        return os.fsdecode(self._tables["symlinks"].value(inode.row[13], 0))
+        return os.fsdecode(self._tree.link_target(inode))
 
     def listxattr(self, path: PathType, follow_symlinks: bool = True) -> List[str]:
         """Names of the extended attributes of a path, with their namespaces."""
@@ -326,15 +281,11 @@ class FileSystem:
         wanted = os.fsencode(name)
         for found, value in self._xattrs(path, follow_symlinks):
             if found == wanted:
-                return bytes(value)
+                return value
         raise OSError(errno.ENODATA, os.strerror(errno.ENODATA), path)
 
     def _xattrs(self, path, follow):
-        row = self._resolve(path, follow).row
-        if row[12] == 0:
-            return iter(())
-        first, count = self._tables["xattr_sets"].row(row[12] - 1)
-        return self._tables["xattr_items"].rows(first, first + count)
+        return self._tree.xattrs(self._resolve(path, follow)[0])
 
     # Content.
 
@@ -353,34 +304,37 @@ class FileSystem:
 
     def read_bytes(self, path: PathType, start: int = 0, end: Optional[int] = None) -> bytes:
         """Bytes `start` to `end` of a file; negative places count from its end, as in slices."""
-        inode = self._file(path)
-        begin, stop, _ = slice(start, end).indices(self._size(inode))
-        return self._image.read(inode.row[13], begin, max(0, stop - begin))
+        return self._tree.read(*self._range(path, start, end))
+
+    def read_ranges(self, ranges: Sequence[Tuple[PathType, int, Optional[int]]], threads: int = 0) -> List[bytes]:
+        """Several ranges (path, start, end), as read_bytes gives them.
+
+        They are read in the order in which the image stores them, so what lies together is decoded once. With the
+        compiled module, `threads` of them at once; 0 means one a processor.
+        """
+        wanted = [self._range(path, start, end) for path, start, end in ranges]
+        return self._tree.read_many(wanted, threads or os.cpu_count() or 1)
+
+    def _range(self, path, start, end):
+        inode, size = self._file(path)
+        begin, stop, _ = slice(start, end).indices(size)
+        return inode, begin, max(0, stop - begin)
 
     def read_text(self, path: PathType, encoding: str = "utf-8", errors: str = "strict") -> str:
         return self.read_bytes(path).decode(encoding, errors)
 
     def _file(self, path):
-        inode = self._resolve(path)
-        if inode.format == stat_module.S_IFDIR:
+        """(inode, size) of a regular file."""
+        inode, mode, size = self._resolve(path)
+        if stat_module.S_ISDIR(mode):
             raise errors.is_a_directory(path)
-        if inode.format != stat_module.S_IFREG:
+        if not stat_module.S_ISREG(mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
-        return inode
+        return inode, size
 
     def data_ranges(self, path: PathType) -> List[Tuple[int, int]]:
         """Parts of a file that are data, as (start, end); what lies between them is holes."""
-        inode = self._file(path)
-        base, size = self._image.content_range(inode.row[13])
-        ranges, at = [], 0
-        for length, stream in self._image.pieces(base, 0, size):
-            if stream != _HOLE:
-                if ranges and ranges[-1][1] == at:
-                    ranges[-1] = (ranges[-1][0], at + length)
-                else:
-                    ranges.append((at, at + length))
-            at += length
-        return ranges
+        return self._tree.data_ranges(self._file(path)[0])
 
     def extract(self, path: PathType, target: PathType) -> None:
         """Writes a file, or a directory with all below it, to `target`, which must not exist.
@@ -388,24 +342,24 @@ class FileSystem:
         Keeps modes, modification times, links and holes; owners where the caller may set them. Devices, pipes and
         sockets are made where the system allows it, and are an error otherwise.
         """
-        inode = self._resolve(path, follow=False)
+        inode, mode, size = self._resolve(path, follow=False)
         made = {}
         times = []
-        waiting = [(inode, os.fsencode(target))]
+        waiting = [(inode, mode, os.fsencode(target))]
         while waiting:
-            inode, place = waiting.pop()
-            if inode.format != stat_module.S_IFDIR and inode.number in made:
-                os.link(made[inode.number], place, follow_symlinks=False)
+            inode, mode, place = waiting.pop()
+            if not stat_module.S_ISDIR(mode) and inode in made:
+                os.link(made[inode], place, follow_symlinks=False)
                 continue
-            made[inode.number] = place
-            self._make(inode, place)
-            if inode.format == stat_module.S_IFDIR:
-                waiting += [(self._inode(number), place + b"/" + bytes(name))
-                            for number, name in self._names(inode, place)]
-            times.append((inode, place))
+            made[inode] = place
+            facts = self._stat(inode)
+            self._make(facts, place)
+            if stat_module.S_ISDIR(mode):
+                waiting += [(number, below, place + b"/" + name) for name, number, below in self._tree.entries(inode)]
+            times.append((facts, place))
         # Contents change the times of their directory, so attributes come last, the deepest first.
-        for inode, place in reversed(times):
-            facts, link = self._stat(inode), inode.format == stat_module.S_IFLNK
+        for facts, place in reversed(times):
+            link = stat_module.S_ISLNK(facts.st_mode)
             if hasattr(os, "chown") and os.geteuid() == 0:
                 os.chown(place, facts.st_uid, facts.st_gid, follow_symlinks=False)
             if not link:
@@ -414,25 +368,21 @@ class FileSystem:
                 atime = facts.st_atime_ns if facts.st_atime_ns is not None else time.time_ns()
                 os.utime(place, ns=(atime, facts.st_mtime_ns), **({"follow_symlinks": False} if link else {}))
 
-    def _make(self, inode, place):
-        if inode.format == stat_module.S_IFDIR:
+    def _make(self, facts, place):
+        inode, kind = facts.st_ino, stat_module.S_IFMT(facts.st_mode)
+        if kind == stat_module.S_IFDIR:
             os.mkdir(place, 0o700)
-        elif inode.format == stat_module.S_IFLNK:
-            os.symlink(self._tables["symlinks"].value(inode.row[13], 0), place)
-        elif inode.format == stat_module.S_IFREG:
-            base, size = self._image.content_range(inode.row[13])
+        elif kind == stat_module.S_IFLNK:
+            os.symlink(self._tree.link_target(inode), place)
+        elif kind == stat_module.S_IFREG:
             with open(place, "xb") as out:
-                at = 0
-                for length, stream in self._image.pieces(base, 0, size):
-                    if stream != _HOLE:
-                        out.seek(at)
-                        for start in range(at, at + length, 1 << 20):
-                            out.write(self._image.read(inode.row[13], start, min(1 << 20, at + length - start)))
-                    at += length
-                out.truncate(size)
+                for start, end in self._tree.data_ranges(inode):
+                    out.seek(start)
+                    for at in range(start, end, 1 << 20):
+                        out.write(self._tree.read(inode, at, min(1 << 20, end - at)))
+                out.truncate(facts.st_size)
         else:
-            device = os.makedev(inode.row[13] >> 32, inode.row[13] & 0xFFFFFFFF)
-            os.mknod(place, inode.row[0], device)
+            os.mknod(place, facts.st_mode, facts.st_rdev)
 
 
 class RawFile(io.RawIOBase):
@@ -440,9 +390,9 @@ class RawFile(io.RawIOBase):
 
     def __init__(self, filesystem: FileSystem, path: PathType) -> None:
         super().__init__()
-        inode = filesystem._file(path)
-        self._filesystem, self._content, self._at = filesystem, inode.row[13], 0
-        self._size, self.name, self.mode = filesystem._size(inode), os.fsdecode(os.fsencode(path)), "rb"
+        self._inode, self._size = filesystem._file(path)
+        self._filesystem, self._at = filesystem, 0
+        self.name, self.mode = os.fsdecode(os.fsencode(path)), "rb"
 
     def __getstate__(self):
         return self._filesystem, self.name, self._at
@@ -473,7 +423,7 @@ class RawFile(io.RawIOBase):
     def read_at(self, offset: int, length: int) -> bytes:
         if self.closed:
             raise ValueError("I/O operation on closed file")
-        return self._filesystem._image.read(self._content, offset, length) if offset < self._size else b""
+        return self._filesystem._tree.read(self._inode, offset, length) if offset < self._size else b""
 
     def readinto(self, buffer) -> int:
         with memoryview(buffer).cast("B") as view:

@@ -70,19 +70,41 @@ class ShaleFileSystem(AbstractArchiveFileSystem):
         return self.image.read_bytes(self._strip_protocol(path), start or 0, end)
 
     def cat_ranges(self, paths, starts, ends, max_gap=None, on_error="return", **kwargs):
-        # In the order of the paths, so that frames that are decoded once serve all ranges in them.
         count = len(paths)
         starts = starts if isinstance(starts, (list, tuple)) else [starts] * count
         ends = ends if isinstance(ends, (list, tuple)) else [ends] * count
-        results = [b""] * count
-        for place in sorted(range(count), key=lambda i: (paths[i], starts[i] or 0)):
+        wanted = [(self._strip_protocol(path), start or 0, end) for path, start, end in zip(paths, starts, ends)]
+        try:
+            return self.image.read_ranges(wanted)
+        except OSError:
+            if on_error != "return":
+                raise
+        # One of them fails: find out which, and answer the others.
+        results = []
+        for path, start, end in wanted:
             try:
-                results[place] = self.cat_file(paths[place], starts[place], ends[place])
+                results.append(self.image.read_bytes(path, start, end))
             except OSError as error:
-                if on_error != "return":
-                    raise
-                results[place] = error
+                results.append(error)
         return results
+
+    def cat(self, path, recursive=False, on_error="raise", **kwargs):
+        paths = self.expand_path(path, recursive=recursive)
+        if len(paths) == 1 and isinstance(path, str) and paths[0] == self._strip_protocol(path):
+            return self.cat_file(paths[0])
+        paths = [path for path in paths if self.image.isfile(path)]
+        found = dict(zip(paths, self.cat_ranges(paths, 0, None, on_error="raise" if on_error == "raise" else "return")))
+        if on_error == "omit":
+            return {path: data for path, data in found.items() if not isinstance(data, OSError)}
+        return found
+
+    def find(self, path, maxdepth=None, withdirs=False, detail=False, **kwargs):
+        if maxdepth is not None or withdirs or detail:
+            return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
+        path = self._strip_protocol(path)
+        if not self.image.isdir(path):
+            return [path] if self.image.exists(path) else []
+        return sorted(self.image.find(path))
 
     def created(self, path):
         return None

@@ -49,11 +49,11 @@ class BytesSource:
     """An image in memory."""
 
     def __init__(self, data):
-        self._data = bytes(data)
-        self.size = len(self._data)
+        self.data = bytes(data)
+        self.size = len(self.data)
 
     def read_at(self, offset, length):
-        return _whole(self._data[offset:offset + length], length, offset)
+        return _whole(self.data[offset:offset + length], length, offset)
 
     def close(self):
         pass
@@ -93,6 +93,7 @@ class UrlSource:
     """
 
     TAIL = 128 << 10
+    is_far = True
 
     def __init__(self, url, options=None):
         try:

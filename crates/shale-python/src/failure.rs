@@ -1,0 +1,82 @@
+//! Errors as the exceptions of the package: `shalefs.errors` defines them, this file chooses.
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use shale::ErrorKind;
+use shale::read::{Fault, ReadError};
+
+/// Returns the exception for an error of the reader.
+pub(crate) fn read_failure(py: Python<'_>, error: ReadError) -> PyErr {
+    let text = error.to_string();
+    let class = match error.fault() {
+        // What the source raised says it best: a lost connection, a wrong key.
+        Fault::Io { error: system, .. } | Fault::Open { error: system, .. } => {
+            if let Some(raised) = system.get_ref().and_then(|inner| inner.downcast_ref::<Raised>())
+            {
+                return raised.0.clone_ref(py);
+            }
+            return match system.raw_os_error() {
+                Some(number) => PyOSError::new_err((number, text)),
+                None => PyOSError::new_err(text),
+            };
+        }
+        Fault::NotImage { .. } => "NotAnImageError",
+        Fault::Identity { .. } | Fault::NoIdentity { .. } => "IdentityError",
+        Fault::TooLong { .. } => return pyo3::exceptions::PyMemoryError::new_err(text),
+        Fault::NoSnapshot { .. } => return PyValueError::new_err(text),
+        _ if error.is_corrupt() => "DamagedError",
+        _ => "UnsupportedError",
+    };
+    named(py, class, text)
+}
+
+/// Returns the exception for an error of the facade.
+pub(crate) fn failure(py: Python<'_>, error: shale::Error) -> PyErr {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::Cancelled => PyKeyboardInterrupt::new_err(()),
+        ErrorKind::Misuse => PyValueError::new_err(text),
+        ErrorKind::Damage => named(py, "DamagedError", text),
+        _ => match error {
+            shale::Error::Read(error) => read_failure(py, error),
+            shale::Error::Host(shale::HostError::Io { error: system, .. }) => {
+                match system.raw_os_error() {
+                    Some(number) => PyOSError::new_err((number, text)),
+                    None => PyOSError::new_err(text),
+                }
+            }
+            shale::Error::Host(shale::HostError::Exists { path }) => {
+                pyo3::exceptions::PyFileExistsError::new_err((
+                    EEXIST,
+                    "exists already; overwrite=True replaces it",
+                    path,
+                ))
+            }
+            _ => named(py, "ShaleError", text),
+        },
+    }
+}
+
+/// "File exists", on every system that this module is built for.
+const EEXIST: i32 = 17;
+
+/// Returns an exception of the class that `shalefs.errors` has under this name.
+pub(crate) fn named(py: Python<'_>, class: &str, text: String) -> PyErr {
+    let raise = || py.import("shalefs.errors")?.getattr(class)?.call1((text.as_str(),));
+    match raise() {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+/// An exception of Python on its way through the reader.
+#[derive(Debug)]
+pub(crate) struct Raised(pub(crate) PyErr);
+
+impl std::fmt::Display for Raised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Raised {}

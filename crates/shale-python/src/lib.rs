@@ -1,0 +1,28 @@
+//! The compiled module of the Python package `shalefs`: reads images at the speed of the `shale`
+//! command, and creates, extends, checks and extracts them.
+//!
+//! It is `shalefs._native`, which only that package imports. The package has a reader in Python
+//! for machines without this module; [`tree::Tree`] has the methods of that reader's trees, so
+//! everything above them is the same code. The interpreter's lock is released while frames are
+//! decoded and while images are built. No panic crosses into Python: pyo3 makes it an exception.
+//!
+//! This crate knows neither the bytes of an image nor the terminal.
+
+mod failure; // errors as exceptions of Python
+mod source; // bytes that Python reads
+mod tree; // an open image and its trees
+mod work; // long work: progress, and the interrupt key
+mod build; // create, append, check, extract
+
+use pyo3::prelude::*;
+
+/// The module. Its name is that of the library.
+#[pymodule(gil_used = false)]
+mod _native {
+    #[pymodule_export]
+    use crate::build::{append, check, create, extract};
+    #[pymodule_export]
+    use crate::tree::{Image, Tree};
+}
+
+use pyo3 as _;

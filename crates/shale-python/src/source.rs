@@ -1,0 +1,77 @@
+//! Images that Python holds or reads: bytes in memory, and objects with `size` and `read_at`.
+//!
+//! A local file is read without Python. Any other source is asked with the interpreter's lock held;
+//! what it raises reaches the caller as it was raised.
+
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use shale::read::{ByteSource, Fault, FileSource, MemorySource, ReadError};
+
+use crate::failure::{Raised, read_failure};
+
+/// Opens what the package calls a source: its path if it has one, its bytes, or itself.
+pub(crate) fn open(source: &Bound<'_, PyAny>) -> PyResult<Arc<dyn ByteSource>> {
+    let py = source.py();
+    if let Ok(bytes) = source.cast::<PyBytes>() {
+        return Ok(Arc::new(MemorySource::new(bytes.as_bytes())));
+    }
+    if let Ok(path) = source.extract::<PathBuf>() {
+        let opened = py.detach(|| FileSource::open(&path));
+        let opened = opened.map_err(|error| ReadError::from(Fault::Open { path, error }));
+        return Ok(Arc::new(opened.map_err(|error| read_failure(py, error))?));
+    }
+    let len = source.getattr("size")?.extract()?;
+    let is_far = match source.getattr_opt("is_far")? {
+        Some(is_far) => is_far.is_truthy()?,
+        None => false,
+    };
+    Ok(Arc::new(PythonSource { object: source.clone().unbind(), len, is_far }))
+}
+
+/// An object with `read_at(offset, length)`.
+struct PythonSource {
+    object: Py<PyAny>,
+    len: u64,
+    is_far: bool,
+}
+
+impl ByteSource for PythonSource {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        Python::attach(|py| {
+            let read = || {
+                let bytes = self.object.bind(py).call_method1("read_at", (offset, buf.len()))?;
+                Ok(bytes.cast_into::<PyBytes>().map_err(PyErr::from)?)
+            };
+            let bytes = read().map_err(|error: PyErr| io::Error::other(Raised(error)))?;
+            let bytes = bytes.as_bytes();
+            if bytes.len() != buf.len() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            buf.copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    fn is_far(&self) -> bool {
+        self.is_far
+    }
+
+    /// Asks for the ranges together, where the object can. What fails there fails again, and is
+    /// reported, when it is read.
+    fn will_need(&self, ranges: &[Range<u64>]) {
+        Python::attach(|py| {
+            let ranges: Vec<(u64, u64)> =
+                ranges.iter().map(|range| (range.start, range.end - range.start)).collect();
+            let _ = self.object.bind(py).call_method1("will_need", (ranges,));
+        });
+    }
+}
