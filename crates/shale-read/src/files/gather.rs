@@ -43,7 +43,7 @@ pub fn gather(
     place: &dyn Place,
     bases: &Bases,
 ) -> Result<Gathered, ReadError> {
-    Gatherer { bases, tried: 0 }.gather(first, place, 0)
+    Gatherer { bases, tried: 0, above: Vec::new() }.gather(first, place)
 }
 
 /// Opens all files of the image whose file, or whose first part, is at `path`. The base of a thin
@@ -63,15 +63,17 @@ struct Gatherer<'b> {
     bases: &'b Bases,
     /// Files that were tried as bases.
     tried: usize,
+    /// Keys of the files whose base is looked for now, the named one first. Their number is the
+    /// depth: none of them is the base of itself.
+    above: Vec<String>,
 }
 
 impl Gatherer<'_> {
-    /// As [`gather`], for an image that has `depth` images above it.
+    /// As [`gather`].
     fn gather(
         &mut self,
         first: Arc<dyn ByteSource>,
         place: &dyn Place,
-        depth: usize,
     ) -> Result<Gathered, ReadError> {
         let name = PartName::parse(&place.name());
         let joined = name.map(|name| Joined::open(Arc::clone(&first), place, &name)).transpose()?;
@@ -82,7 +84,10 @@ impl Gatherer<'_> {
             }
             return Ok(Gathered { source: file, base: None, parts: parts_of(place, &joined) });
         };
-        let (base, start, found) = self.base(&head, place, depth)?;
+        self.above.push(place.key());
+        let found = self.base(&head, place);
+        self.above.pop();
+        let (base, start, found) = found?;
         let ranges = vec![
             (base.source, start..start + head.base_len),
             (Arc::clone(&file), head.len()..file.len()),
@@ -109,7 +114,6 @@ impl Gatherer<'_> {
         &mut self,
         head: &ThinHead,
         place: &dyn Place,
-        depth: usize,
     ) -> Result<(Gathered, u64, String), ReadError> {
         let missing = |tried: String| -> ReadError {
             Fault::NoBase {
@@ -120,7 +124,7 @@ impl Gatherer<'_> {
             }
             .into()
         };
-        if depth >= THIN_DEPTH_MAX {
+        if self.above.len() > THIN_DEPTH_MAX {
             return Err(missing(format!(
                 "nothing more, as it would be a chain of more than {THIN_DEPTH_MAX} thin images"
             )));
@@ -139,7 +143,7 @@ impl Gatherer<'_> {
                 return Err(missing(format!("{TRIED_MAX} files")));
             }
             self.tried += 1;
-            match self.fit(head, &*place, depth) {
+            match self.fit(head, &*place) {
                 Ok((base, start)) => return Ok((base, start, place.shown())),
                 Err(why) => {
                     let separator = if tried.is_empty() { "" } else { "; " };
@@ -159,14 +163,12 @@ impl Gatherer<'_> {
     }
 
     /// Opens a file as the base, or returns why it is not.
-    fn fit(
-        &mut self,
-        head: &ThinHead,
-        place: &dyn Place,
-        depth: usize,
-    ) -> Result<(Gathered, u64), String> {
+    fn fit(&mut self, head: &ThinHead, place: &dyn Place) -> Result<(Gathered, u64), String> {
+        if self.above.contains(&place.key()) {
+            return Err("it needs a base itself, and would be its own".to_owned());
+        }
         let source = place.open().map_err(|error| error.to_string())?;
-        let base = self.gather(source, place, depth + 1).map_err(|error| error.to_string())?;
+        let base = self.gather(source, place).map_err(|error| error.to_string())?;
         let start = start_in(&base.source, head)?;
         Ok((base, start))
     }

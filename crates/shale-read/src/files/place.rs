@@ -34,6 +34,11 @@ pub trait Place: Send + Sync {
 
     /// The place in words, for messages.
     fn shown(&self) -> String;
+
+    /// What tells this file from others, however it is named.
+    fn key(&self) -> String {
+        self.shown()
+    }
 }
 
 /// Where the bases of thin images may be: files, and directories that hold them by name.
@@ -87,5 +92,10 @@ impl Place for FilePlace {
 
     fn shown(&self) -> String {
         self.0.display().to_string()
+    }
+
+    fn key(&self) -> String {
+        let real = std::fs::canonicalize(&self.0);
+        real.as_ref().unwrap_or(&self.0).as_os_str().as_bytes().escape_ascii().to_string()
     }
 }
