@@ -8,6 +8,8 @@ pub mod assemble; // what compact, forget and merge have in common
 pub mod compact; // an image without what nothing needs
 pub mod forget; // which snapshots are kept
 pub mod merge; // several images as one
+pub mod thin; // thin images, deltas and patches
+pub mod split; // an image in parts
 pub mod check; // checks for damage
 pub mod mount; // mounts
 pub mod serve; // images over HTTP and WebDAV

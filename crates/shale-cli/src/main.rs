@@ -81,6 +81,7 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     signal::outlive_size_limit()?;
     memory::say_if_it_ends()?;
     elsewhere::set(&arguments.remote)?;
+    open::set_bases(&arguments.bases.base)?;
     let exit = command(arguments, say);
     for line in elsewhere::costs() {
         say.detail(line);
@@ -96,6 +97,10 @@ fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
                 Some(manifest) => vec![input::manifest(manifest, &args.how.input)?],
                 None => input::inputs(&args.sources)?,
             };
+            if let ([base], false) = (&arguments.bases.base[..], is_rewrite) {
+                return command::thin::create(&inputs, base, args, say);
+            }
+            command::thin::only_one_base(&arguments.bases.base, is_rewrite)?;
             command::create::run(&inputs, &args.output, (&args.how, &args.target), is_rewrite, say)
         }
         Command::Mkfs(args) => {
@@ -106,6 +111,9 @@ fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
         Command::Compact(args) => command::compact::run(args, say),
         Command::Forget(args) => command::forget::run(args, say),
         Command::Merge(args) => command::merge::run(args, say),
+        Command::Delta(args) => command::thin::delta(args, say),
+        Command::Patch(args) => command::thin::patch(args, say),
+        Command::Split(args) => command::split::run(args, say),
         Command::Mount(args) => command::mount::run(args, say),
         Command::Serve(args) => command::serve::run(args, say),
         Command::Umount(args) => command::umount::run(args, say),

@@ -35,6 +35,8 @@ pub mod section;
 pub mod trailer;
 /// The Merkle tree over the image, and its identity.
 pub mod merkle;
+/// The head of a file that holds only the end of an image.
+pub mod thin;
 /// Signatures over the identity.
 pub mod signature;
 /// Parity: where its bodies and hashes lie.
@@ -61,6 +63,7 @@ pub use root::{ReadBounds, Root, Snapshot};
 pub use section::{SectionHeader, SectionType};
 pub use signature::Signature;
 pub use superblock::Superblock;
+pub use thin::ThinHead;
 pub use trailer::Trailer;
 
 pub use shale_model::{InodeKind, Timestamp};

@@ -65,6 +65,8 @@ pub enum SectionType {
     Merkle = 7,
     /// A trailer: the end of an image or of one of its earlier states.
     Trailer = 8,
+    /// The base of a thin image; only in the head of its file.
+    Base = 9,
 }
 
 impl SectionType {
@@ -79,6 +81,7 @@ impl SectionType {
             6 => Self::Parity,
             7 => Self::Merkle,
             8 => Self::Trailer,
+            9 => Self::Base,
             _ => return None,
         })
     }
@@ -94,6 +97,7 @@ impl SectionType {
             Self::Parity => "parity",
             Self::Merkle => "merkle",
             Self::Trailer => "trailer",
+            Self::Base => "base",
         }
     }
 }

@@ -46,6 +46,49 @@ pub enum Error {
         /// Why.
         what: String,
     },
+    /// No thin image can be made over this base.
+    #[error("{base} cannot be the base of a thin image: {what}")]
+    NotBase {
+        /// The base.
+        base: String,
+        /// Why.
+        what: String,
+    },
+    /// The image is not thin.
+    #[error("{image} is not a thin image: all of it is in its file")]
+    NotThin {
+        /// The image.
+        image: String,
+    },
+    /// The thin image is of another base.
+    #[error(
+        "{thin} does not continue {base}, but the image of {base_len} bytes with the identity \
+         {identity}: {why}"
+    )]
+    OtherBase {
+        /// The thin image.
+        thin: String,
+        /// The base that was given.
+        base: String,
+        /// Identity of the base that is wanted.
+        identity: shale_read::Identity,
+        /// Bytes of the base that is wanted.
+        base_len: u64,
+        /// Why the base that was given is another.
+        why: String,
+    },
+    /// The image cannot be split in this way.
+    #[error("the image was not split: {what}")]
+    Split {
+        /// Why.
+        what: String,
+    },
+    /// A file whose bytes are copied is damaged.
+    #[error("damaged: {what}; nothing was written")]
+    Damaged {
+        /// What is damaged, and how that was found.
+        what: String,
+    },
     /// More snapshots than an image can have.
     #[error("{found} snapshots are too many for one image, which has at most {max}")]
     Snapshots {
@@ -124,6 +167,7 @@ impl Error {
                 }
             }
             Self::Rule(_) => ErrorKind::Misuse,
+            Self::Damaged { .. } => ErrorKind::Damage,
             Self::Read(error) if error.is_corrupt() => ErrorKind::Damage,
             _ => ErrorKind::Failed,
         }

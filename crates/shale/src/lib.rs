@@ -34,6 +34,8 @@ mod survey; // what a build would take
 mod create; // sources into an image
 mod contents; // digests and holes of contents
 mod append; // one more snapshot in an image
+mod thin; // an append in a file of its own, and both as one
+mod split; // an image in parts
 mod assemble; // what images hold, as a new image
 mod compact; // an image with some of its snapshots only
 mod merge; // several images as one
@@ -54,8 +56,10 @@ pub use input::{Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, List
 pub use merge::{MergePart, merge};
 pub use options::{Container, CreateOptions, Password};
 pub use retention::{Fate, Retention};
+pub use split::{SplitReport, split};
 pub use states::{SnapshotFacts, snapshot_facts};
 pub use survey::survey;
+pub use thin::{ThinBase, ThinReport, WholeOptions, WholeReport, create_thin, over, patch, whole};
 pub use verify::{VerifyReport, verify};
 
 pub use shale_check::{

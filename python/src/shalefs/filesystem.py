@@ -12,10 +12,12 @@ import re
 import stat as stat_module
 import time
 from typing import Iterator, List, NamedTuple, Optional, Tuple, Union
+from urllib.parse import quote, unquote_to_bytes
 
 from . import errors
 from ._pure.image import _HOLE, Image
 from ._pure.source import BytesSource, FileSource, ObjectSource, UrlSource
+from ._pure.thin import Finder, gather
 from ._pure.utc import utc_period
 
 PathType = Union[str, bytes, "os.PathLike[str]"]
@@ -58,18 +60,57 @@ class _Inode:
         return stat_module.S_IFMT(self.row[0])
 
 
+def _path_finder(path):
+    path = os.fsencode(path)
+
+    def beside(name):
+        found = os.path.join(os.path.dirname(path), name)
+        return FileSource(found), _path_finder(found)
+
+    return Finder(os.path.basename(path), beside)
+
+
+def _url_finder(url, options):
+    folder, _, last = re.split(r"[?#]", url)[0].rpartition("/")
+    is_web = url.lower().startswith(("http:", "https:"))
+
+    def beside(name):
+        found = f"{folder}/{quote(name) if is_web else os.fsdecode(name)}"
+        return UrlSource(found, options), _url_finder(found, options)
+
+    return Finder(unquote_to_bytes(last) if is_web else os.fsencode(last), beside)
+
+
+def _opener(base, options):
+    """A function that opens the base, or the file of a name in it if it is a directory."""
+    def open_base(name):
+        if isinstance(base, str) and _URL.match(base):
+            return UrlSource(base, options), _url_finder(base, options)
+        if isinstance(base, (bytearray, memoryview)):
+            return BytesSource(base), None
+        path = os.fsencode(base)
+        if os.path.isdir(path):
+            path = os.path.join(path, name)
+        return FileSource(path), _path_finder(path)
+
+    return open_base
+
+
 class FileSystem:
     """A snapshot of an image. Reads are safe for threads; pickling reopens the image on the other side."""
 
     def __init__(self, source, snapshot=None, expect: Optional[str] = None, cache_bytes: int = 64 << 20,
-                 storage_options: Optional[dict] = None):
-        self._arguments = (source, snapshot, expect, cache_bytes, storage_options)
+                 storage_options: Optional[dict] = None, base=None):
+        self._arguments = (source, snapshot, expect, cache_bytes, storage_options, base)
+        finder = None
         if isinstance(source, str) and _URL.match(source):
             self._source = UrlSource(source, storage_options)
+            finder = _url_finder(source, storage_options)
         elif storage_options is not None:
             raise ValueError("storage_options are for URLs")
         elif isinstance(source, (str, bytes, os.PathLike)):
             self._source = FileSource(source)
+            finder = _path_finder(source)
         elif isinstance(source, (bytearray, memoryview)):
             self._source = BytesSource(source)
         elif hasattr(source, "read_at"):
@@ -78,6 +119,7 @@ class FileSystem:
             self._source = ObjectSource(source)
         self._pid = os.getpid()
         try:
+            self._source = gather(self._source, finder, [_opener(base, storage_options)] if base is not None else [])
             self._image = Image(self._source, expect, cache_bytes)
             self._snapshot = self._choose(snapshot)
         except BaseException:

@@ -42,6 +42,7 @@ pub fn run(
     }
     read_stdin_once(inputs, how)?;
     let mut options = options(output, how)?
+        .bases(open::bases(say))
         .parity_ppm(target.parity.unwrap_or(0))
         .pad(target.pad)
         .overwrite(target.force);

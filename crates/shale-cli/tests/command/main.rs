@@ -11,6 +11,8 @@ mod extract; // policies, patterns, damage, existing files and links
 mod listing; // ls, tree, stat, cat, info, dump, check
 mod report_page; // the page of `shale report`
 mod query; // find, diff, grep and snapshots
+mod thin; // thin images, deltas and patches
+mod split; // images in parts
 mod protect; // parity, signatures, comparisons and checksums
 mod order; // order of contents in the image
 mod hot_log; // the list of first reads that a mount writes

@@ -12,3 +12,5 @@ pub mod lines;
 pub mod array;
 /// Chapters 4, 5, 7 and 8: from the superblock to the bytes of a file.
 pub mod image;
+/// Appendix E: a thin image and its base as one image.
+pub mod thin;

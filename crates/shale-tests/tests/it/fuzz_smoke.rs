@@ -107,6 +107,11 @@ fn parity() {
 }
 
 #[test]
+fn thin() {
+    run(&fuzz::thin_seeds(), 3000, fuzz::thin);
+}
+
+#[test]
 fn signature() {
     run(&seeds::signatures(), 3000, fuzz::signature);
 }
@@ -149,6 +154,7 @@ fn body(target: &str) -> fn(&[u8]) {
         "identity" => fuzz::identity,
         "parity" => fuzz::parity,
         "signature" => fuzz::signature,
+        "thin" => fuzz::thin,
         "check_image" => fuzz::check_image,
         "build_then_read" => fuzz::build_then_read,
         "damage_then_read" => fuzz::damage_then_read,

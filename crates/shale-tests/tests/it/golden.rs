@@ -10,6 +10,7 @@ use shale_read::{MemorySource, SnapshotChoice};
 use shale_tests::image;
 use shale_tests::second_reader::image::Image;
 use shale_tests::second_reader::page::Met;
+use shale_tests::second_reader::thin::join;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,6 +73,32 @@ fn a_second_reader_reads_every_golden_image() {
         let found = image.manifest().unwrap_or_else(|| panic!("{name} is not read")).to_string();
         assert!(found == expected, "{name} is read as something else");
     }
+}
+
+/// A golden thin image, its base, and the identity of both together.
+const THIN: (&str, &str) = ("0.4-over-tiny.thin", "0.3-tiny.shale");
+
+#[test]
+fn a_golden_thin_image_holds_what_it_held_for_both_readers() {
+    let read = |name: &str| fs::read(folder().join(name)).unwrap();
+    let manifest = folder().join(THIN.0.replace(".thin", ".manifest"));
+    let expected = fs::read_to_string(manifest).unwrap();
+    let image = shale_read::Image::open_path(folder().join(THIN.0)).unwrap();
+    let tree = image.tree(&SnapshotChoice::Newest).unwrap();
+    assert!(image::manifest_of(&tree).unwrap().to_string() == expected);
+    let (thin, base) = (read(THIN.0), read(THIN.1));
+    let whole = join(&thin, &base).expect("the second reader joins it with its base");
+    let found = Image::open(&whole).unwrap().manifest().unwrap().to_string();
+    assert!(found == expected, "the second reader reads something else");
+    let mut stored = vec![0; image.len() as usize];
+    image.read_stored(0, &mut stored).unwrap();
+    assert!(whole == stored, "both readers join other bytes");
+    assert!(join(&thin, &read("0.3-names.shale")).is_none(), "another image is its base");
+    assert!(Image::open(&thin).is_none(), "a thin image is read without its base");
+    // The name and the manifest of the base are those of the tree below.
+    let first = image.tree(&SnapshotChoice::Index(0)).unwrap();
+    let tiny = fs::read_to_string(folder().join("0.3-tiny.manifest")).unwrap();
+    assert!(image::manifest_of(&first).unwrap().to_string() == tiny);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::contents::{self, Known};
 const STEP_LEN: u64 = 1 << 20;
 
 /// An open image.
-pub(super) struct ImageBase {
+pub(crate) struct ImageBase {
     image: Arc<Image>,
     state: BaseState,
     /// Lengths and contents, sorted; read when first asked for.
@@ -36,7 +36,7 @@ impl ImageBase {
     ///
     /// # Errors
     /// The image is damaged.
-    pub(super) fn new(image: Arc<Image>) -> Result<Self, ReadError> {
+    pub(crate) fn new(image: Arc<Image>) -> Result<Self, ReadError> {
         let root = image.root().clone();
         // Both tables end with a row that says where their space ends.
         let end = |table: TableRoot, schema: &'static Schema, column| match table.row_count {

@@ -227,7 +227,13 @@ fn archive(
     let len = file.read_at(&mut head, 0).map_err(Error::io("read", path))?;
     head.truncate(len);
     if offset == 0 && is_shale(&head) {
-        return Ok(Box::new(image::ImageSource::open(file, path, snapshot, select)?));
+        return Ok(Box::new(image::ImageSource::open(
+            file,
+            path,
+            snapshot,
+            select,
+            &options.bases,
+        )?));
     }
     if snapshot.is_some() {
         return Err(Error::NoSnapshots { path: path.to_owned() });

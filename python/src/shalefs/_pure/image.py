@@ -163,6 +163,8 @@ class Image:
         if major != 0 or minor > _VERSION_MINOR_MAX:
             known = f"0.{_VERSION_MINOR_MAX}"
             raise UnsupportedError(f"the image has format {major}.{minor}; this reader knows up to {known}")
+        if struct.unpack_from("<Q", block, 24)[0] == 1:
+            raise UnsupportedError("the image is thin: its base, which holds its beginning, was not looked for")
         if struct.unpack_from("<Q", block, 24)[0]:
             raise UnsupportedError("the image uses features that this reader does not know")
         if any(block[12:16]):
@@ -201,13 +203,16 @@ class Image:
             return None, 0
         self.start = size - 128 - fields[3]
         length = struct.unpack_from("<Q", payload, 16)[0]
-        if self.start < 0 or length != fields[3] + 128:
+        if self.start < 0 or length != fields[3] + 128 or length <= getattr(self.source, "base_len", 0):
             return None, 0
         return payload, length
 
     def _walk(self):
-        """The last valid trailer, by walking all sections: the file was truncated, or bytes follow the image."""
-        at, found = 64, None
+        """The last valid trailer, by walking all sections: the file was truncated, or bytes follow the image.
+
+        The walk of a thin image begins after its base, so that the base is not taken for the image.
+        """
+        at, found = max(64, getattr(self.source, "base_len", 0)), None
         limit = self.source.size - self.start
         while at + 64 <= limit:
             header = self._read(at, 64)

@@ -281,6 +281,11 @@ impl MountOptions {
                 let value = raw.context("-o snapshot needs a name: snapshot=NAME")?;
                 self.snapshot = Some(OsString::from_vec(value.to_vec()));
             }
+            "base" => {
+                let value = raw.filter(|value| !value.is_empty());
+                let value = value.context("-o base needs a path: base=/images/week.shale")?;
+                open::set_bases(&[PathBuf::from(OsStr::from_bytes(value))])?;
+            }
             "snapshots" => self.snapshots = true,
             "follow" => self.follow = true,
             "expect" => {
@@ -302,7 +307,8 @@ impl MountOptions {
             _ => bail!(
                 "-o {option}: no such option; the options are allow_other, auto_unmount, dev, suid, \
                  noexec, loop, uid=, gid=, threads=, cache=, prefetch=, idle=, metrics=, hotlog=, \
-                 log=, mkdir, offset=, snapshot=, snapshots, follow, subdir=, view=, verify=, expect="
+                 log=, mkdir, offset=, snapshot=, snapshots, follow, subdir=, view=, verify=, \
+                 expect=, base="
             ),
         }
         Ok(())
