@@ -9,6 +9,9 @@ mod trust; // identity, parity, signatures, check, damage
 
 pub use build::build_then_read;
 pub use thin::{thin, thin_seeds};
+mod copies; // images merged
+
+pub use copies::merge_images;
 pub use trust::{check_image, damage_then_read, identity, parity, signature};
 
 use crate::walk::{self, small_options};
