@@ -96,6 +96,7 @@ fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
                 Some(manifest) => vec![input::manifest(manifest, &args.how.input)?],
                 None => input::inputs(&args.sources)?,
             };
+            let is_rewrite = matches!(arguments.command, Command::Rewrite(_));
             if let ([base], false) = (&arguments.bases.base[..], is_rewrite) {
                 return command::thin::create(&inputs, base, args, say);
             }

@@ -3,7 +3,7 @@
 
 pub use super::page::Column;
 use super::page::{self, Met};
-use super::{array, lines};
+use super::{array, lines, samples};
 use crate::manifest::{Manifest, Record, content_hash};
 use shale_codec::{Codec, Decoder, Filter, xxh3_64};
 use std::collections::{BTreeMap, HashMap};
@@ -358,6 +358,18 @@ impl<'b> Image<'b> {
             let mut form = Vec::new();
             Decoder::new().decode(codec, &[], &stored[at..], form_len, &mut form).ok()?;
             plain = lines::undo(&form).filter(|plain| plain.len() == plain_len)?;
+        } else if filter == Filter::Samples {
+            let parts = samples::split(stored)?;
+            let rest_len = plain_len.checked_sub(parts.len())?;
+            if rest_len > 0 {
+                Decoder::new().decode(codec, &[], parts.rest, rest_len, &mut plain).ok()?;
+            } else if !parts.rest.is_empty() {
+                return None;
+            }
+            let tail = plain.get(parts.head_len..)?.to_vec();
+            plain.truncate(parts.head_len);
+            plain.extend(parts.undo()?);
+            plain.extend(tail);
         } else if filter == Filter::Array {
             let (shape, stored) = stored.split_at_checked(3)?;
             let mut form = shape.to_vec();

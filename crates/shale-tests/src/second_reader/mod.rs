@@ -10,6 +10,8 @@ pub mod page;
 pub mod lines;
 /// Chapter 9.2: the filter of arrays.
 pub mod array;
+/// Chapter 9.4: the filter of samples.
+pub mod samples;
 /// Chapters 4, 5, 7 and 8: from the superblock to the bytes of a file.
 pub mod image;
 /// Appendix E: a thin image and its base as one image.

@@ -9,14 +9,14 @@
 //!
 //! A filter for machine code may be applied first; a quick trial decides. The references of the
 //! frame are then filtered in the same way, so that equal bytes stay equal. Text whose lines
-//! resemble each other is stored as columns, and an array of records as planes, both without
-//! references, where that is shorter.
+//! resemble each other is stored as columns, an array of records as planes, and samples of sound
+//! and pictures as residuals, all without references, where that is shorter.
 
 use std::sync::Arc;
 
 use shale_codec::{
-    ArrayShape, Codec, Filter, Settings, Shuffle, array_form, array_shapes, guess_record_len,
-    lines_form, looks_incompressible, xxh3_64,
+    ArrayShape, Codec, Effort, Filter, SampleLayout, Settings, Shuffle, array_form, array_shapes,
+    guess_record_len, lines_form, looks_incompressible, samples_form, xxh3_64,
 };
 use shale_format::{Category, FrameRecord};
 
@@ -34,6 +34,10 @@ pub(crate) struct Packing {
     pub(crate) tries_incompressible: bool,
     /// Try filters on machine code, text and arrays, unless everything is stored as it is.
     pub(crate) tries_filters: bool,
+    /// Work for samples; `None` treats them as any bytes.
+    pub(crate) effort: Option<Effort>,
+    /// Where the frame holds samples.
+    pub(crate) samples: Option<SampleLayout>,
 }
 
 impl Packing {
@@ -44,7 +48,8 @@ impl Packing {
 
     /// Returns whether frames of this category may get a filter.
     fn tries_filters_on(&self, category: Category) -> bool {
-        let may_gain = matches!(category, Category::Text | Category::Code | Category::Generic);
+        // An array may be in a file of sound or of a telescope, too.
+        let may_gain = !matches!(category, Category::Incompressible | Category::Dictionary);
         may_gain && self.tries_filters && !self.stores()
     }
 }
@@ -108,7 +113,7 @@ impl Attempt {
     }
 }
 
-/// The result of trying to store lines as columns, or an array as planes.
+/// The result of trying to store lines as columns, an array as planes, or samples.
 #[derive(Debug, Default)]
 struct Form {
     encoding: Option<Encoding>,
@@ -147,8 +152,24 @@ const FILTER_GAIN_SHARE: usize = 100;
 const LINES_CERTAIN_SHARE: usize = 2;
 /// The same for arrays: planes save less than columns, but no codec finds them by itself.
 const ARRAY_CERTAIN_SHARE: usize = 10;
+/// And for samples: what is mostly noise leaves a thorough codec little more than a quick one.
+const SAMPLES_CERTAIN_SHARE: usize = 8;
 /// Bytes of the frame on which shapes of arrays are tried.
 const ARRAY_SAMPLE_LEN: usize = 32 << 10;
+impl Form {
+    /// The form with the shorter encoding.
+    fn or_shorter(self, other: Form) -> Form {
+        let len = |form: &Form| form.encoding.as_ref().map(|encoding| encoding.stored.len());
+        let plain_trial_len = other.plain_trial_len.or(self.plain_trial_len);
+        let shorter = match (len(&self), len(&other)) {
+            (Some(here), Some(there)) if there < here => other,
+            (None, Some(_)) => other,
+            _ => self,
+        };
+        Form { plain_trial_len, ..shorter }
+    }
+}
+
 /// The settings of a quick trial.
 const QUICK: Settings = Settings { codec: Codec::Zstd, level: 1, ..Settings::STORED };
 
@@ -171,12 +192,18 @@ impl<'s> Compressor<'s> {
         references: References,
     ) -> Result<Packed, WriteError> {
         let had_references = !references.is_empty();
-        let form = match category {
-            _ if !packing.tries_filters_on(category) => Form::default(),
-            Category::Text => self.pack_lines(&packing.choice, plain, &references)?,
-            Category::Generic => self.pack_array(&packing.array_choice, plain, &references)?,
-            _ => Form::default(),
-        };
+        let mut form = self.pack_samples(packing, plain, &references)?;
+        if !form.is_certain {
+            let other = match category {
+                _ if !packing.tries_filters_on(category) => Form::default(),
+                Category::Text => self.pack_lines(&packing.choice, plain, &references)?,
+                Category::Generic | Category::Audio | Category::Sensor => {
+                    self.pack_array(&packing.array_choice, plain, &references)?
+                }
+                _ => Form::default(),
+            };
+            form = form.or_shorter(other);
+        }
         let mut best = Attempt { encoding: form.encoding, ..Attempt::default() };
         if !form.is_certain {
             let known = (category, form.plain_trial_len);
@@ -200,7 +227,9 @@ impl<'s> Compressor<'s> {
             filter: filter.id(),
             category: if codec == Codec::Stored && !packing.stores() {
                 Category::Incompressible as u64
-            } else if filter == Filter::Array {
+            } else if filter == Filter::Array
+                || (filter == Filter::Samples && category == Category::Generic)
+            {
                 Category::Array as u64
             } else {
                 category as u64
@@ -284,6 +313,38 @@ impl<'s> Compressor<'s> {
             && trial_len <= plain_trial_len / LINES_CERTAIN_SHARE
             && stored.len() < plain.len();
         let encoding = Encoding { codec: settings.codec, filter: Filter::Lines, stored };
+        Ok(Form { encoding: Some(encoding), is_certain, ..tried })
+    }
+
+    /// Stores the frame's samples as residuals, if it has samples. Returns no encoding if a quick
+    /// trial shows that the frame with its references is shorter.
+    fn pack_samples(
+        &mut self,
+        packing: &Packing,
+        plain: &[u8],
+        references: &References,
+    ) -> Result<Form, WriteError> {
+        let (Some(layout), Some(effort)) = (packing.samples, packing.effort) else {
+            return Ok(Form::default());
+        };
+        if packing.stores() {
+            return Ok(Form::default());
+        }
+        let Some(form) = samples_form(layout, effort, plain) else { return Ok(Form::default()) };
+        let settings = match packing.choice.without_trial() {
+            Some(settings) => settings,
+            None => packing.choice.with_trial(form.rest().len(), form.rest().len()),
+        };
+        let settings = if form.rest().is_empty() { Settings::STORED } else { settings };
+        let mut stored = Vec::new();
+        self.scratch.encoder(settings)?.encode_samples(&form, &mut stored)?;
+        let plain_trial_len = self.try_plain(plain, references, Filter::None)?;
+        let tried = Form { plain_trial_len: Some(plain_trial_len), ..Form::default() };
+        if stored.len() >= plain_trial_len.min(plain.len()) {
+            return Ok(tried);
+        }
+        let is_certain = stored.len() + plain_trial_len / SAMPLES_CERTAIN_SHARE <= plain_trial_len;
+        let encoding = Encoding { codec: settings.codec, filter: Filter::Samples, stored };
         Ok(Form { encoding: Some(encoding), is_certain, ..tried })
     }
 
@@ -517,6 +578,8 @@ mod tests {
             array_choice: CodecChoice::one(settings),
             tries_incompressible: false,
             tries_filters: true,
+            effort: Some(Effort::THOROUGH),
+            samples: None,
         }
     }
 

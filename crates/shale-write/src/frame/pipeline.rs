@@ -14,6 +14,7 @@ use shale_format::{Category, FrameRecord, SectionType};
 
 use crate::base::frames::OldFrames;
 use crate::base::learn::{Wanted, learn};
+use crate::content::samples::SampleRun;
 use crate::content::dedupe::Contents;
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
@@ -161,21 +162,23 @@ impl<'env> FramePipeline<'env> {
     }
 
     /// Appends a run of bytes to the stream. Returns its offset there. `may_split` is for parts of
-    /// large files.
+    /// large files. `run` is for bytes that are samples.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
         category: Category,
         may_split: bool,
+        mut run: Option<SampleRun>,
     ) -> Result<u64, WriteError> {
-        if let Some(frame) = self.framer.before_run(bytes.len(), category, may_split) {
+        if let Some(frame) = self.framer.before_run(bytes.len(), category, may_split, run) {
             self.frame(frame)?;
         }
         let offset = self.framer.stream_len();
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (taken, frame) = self.framer.push(rest, category);
+            let (taken, frame) = self.framer.push(rest, category, run);
             rest = &rest[taken..];
+            run = run.map(|run| run.after(taken as u64));
             if let Some(frame) = frame {
                 self.frame(frame)?;
             }
@@ -361,6 +364,8 @@ impl<'env> FramePipeline<'env> {
                 array_choice,
                 tries_incompressible: env.plan.level.tries_incompressible,
                 tries_filters: env.plan.level.tries_filters,
+                effort: env.plan.level.effort,
+                samples: traits.samples,
             };
             let (plain, references) = load()?;
             let packed =

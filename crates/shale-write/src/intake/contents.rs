@@ -16,11 +16,13 @@ use shale_format::{Category, ChunkRecord};
 use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
 
 use crate::content::categorize::category_of;
+use crate::content::samples::{SampleFinder, SampleRun};
 use crate::content::dedupe::{ContentKey, Contents};
 use crate::content::extents::Place;
 use crate::content::read::{
     ATTEMPTS_MAX, Finished, FoundStream, LargeFile, LargePiece, LargeReader, PieceReader,
-    ReadFailure, Run, SMALL_LEN_MAX, SmallContent, read_small, sample_of, split_runs,
+    ReadFailure, Run, SMALL_LEN_MAX, SmallContent, join_short_runs, read_small, sample_of,
+    split_runs,
 };
 use crate::content::relocation::Relocation;
 use crate::exec::build::{Build, Env};
@@ -47,6 +49,8 @@ pub(crate) struct ContentWriter<'env> {
     segments: Option<SegmentStage>,
     /// Contents that wait to be put into order; `None` where they go into the stream at once.
     buffer: Option<ReorderBuffer>,
+    /// Ranges of the buffer that hold samples, ascending.
+    buffered_samples: Vec<(Range<u64>, SampleRun)>,
     /// Contents with streams, by number in this build: the number of the first content that was
     /// stored for them.
     containers: HashMap<u64, u64>,
@@ -110,6 +114,7 @@ impl<'env> ContentWriter<'env> {
             frames: FramePipeline::new(build.clone(), emitter, segments.is_some()),
             segments,
             buffer,
+            buffered_samples: Vec::new(),
             containers: HashMap::new(),
             has_learned: false,
             counts: Counts::default(),
@@ -231,7 +236,7 @@ impl<'env> ContentWriter<'env> {
         let mut at = 0;
         for (range, place) in rebuilt {
             split_runs(&content.bytes, at..range.start, &mut runs);
-            self.runs(&content.bytes, &runs, len, category)?;
+            self.runs(&content.bytes, &runs, &[], len, category)?;
             runs.clear();
             self.without_data(range.len() as u64, Place::Rebuilt(*place))?;
             at = range.end;
@@ -239,7 +244,8 @@ impl<'env> ContentWriter<'env> {
         if !rebuilt.is_empty() {
             split_runs(&content.bytes, at..content.bytes.len(), &mut runs);
         }
-        self.runs(&content.bytes, &runs, len, category)?;
+        let samples = if rebuilt.is_empty() { &content.samples[..] } else { &[] };
+        self.runs(&content.bytes, &runs, samples, len, category)?;
         self.end_content()?;
         if content.bytes.len() as u64 > SMALL_LEN_MAX {
             self.contents.note_sample(content.bytes.len() as u64, sample_of(&content.bytes))?;
@@ -253,17 +259,33 @@ impl<'env> ContentWriter<'env> {
         Ok(id)
     }
 
-    /// Stores runs of a content.
+    /// Stores runs of a content, of which `samples` are some.
     fn runs(
         &mut self,
         bytes: &[u8],
         runs: &[Run],
+        samples: &[(Range<usize>, SampleRun)],
         len: u64,
         category: Category,
     ) -> Result<(), WriteError> {
         for run in runs {
             match run {
-                Run::Data(range) => self.data(&bytes[range.clone()], len, category)?,
+                Run::Data(range) => {
+                    let mut at = range.start;
+                    while at < range.end {
+                        let next = samples.iter().find(|(samples, _)| samples.end > at);
+                        let (end, run) = match next {
+                            Some((samples, run)) if samples.start <= at => {
+                                (samples.end, Some(run.after((at - samples.start) as u64)))
+                            }
+                            Some((samples, _)) => (samples.start, None),
+                            None => (range.end, None),
+                        };
+                        let end = end.min(range.end);
+                        self.data(&bytes[at..end], len, category, run)?;
+                        at = end;
+                    }
+                }
                 Run::Zero(len) => self.without_data(*len, Place::Zero)?,
                 Run::Hole(len) => self.without_data(*len, Place::Hole)?,
             }
@@ -384,6 +406,7 @@ impl<'env> ContentWriter<'env> {
             |index: &u32| self.containers.contains_key(&u64::from(buffer.item(*index).content));
         order[hot_count..].sort_by_key(is_container);
         self.frames.begin_part(hot_count > 0)?;
+        let samples = std::mem::take(&mut self.buffered_samples);
         for (position, &index) in order.iter().enumerate() {
             self.build.check_cancel()?;
             if position == hot_count {
@@ -394,7 +417,8 @@ impl<'env> ContentWriter<'env> {
             while at < item.range().end {
                 buffer.read(&item, at, &mut bytes)?;
                 at += bytes.len() as u64;
-                self.data(&bytes, item.content_len, item.category)?;
+                let start = at - bytes.len() as u64;
+                self.buffered_data(&samples, start, &bytes, (item.content_len, item.category))?;
             }
             self.end_content()?;
             relocation.push(item.range(), &std::mem::take(&mut self.contents.extents));
@@ -496,22 +520,30 @@ impl<'env> ContentWriter<'env> {
             self.frames.hold();
         }
         let mut sketcher = Sketcher::default();
+        let mut finder = SampleFinder::new(len);
         let mut category = None;
         let mut runs = Vec::new();
         let finished = loop {
             self.build.check_cancel()?;
             match pieces.next() {
                 Ok(Some(LargePiece::Data(bytes))) => {
-                    let category = *category.get_or_insert_with(|| category_of(bytes));
+                    let samples = finder.push(bytes);
+                    let category = *category.get_or_insert_with(|| {
+                        finder.category().unwrap_or_else(|| category_of(bytes))
+                    });
                     if self.build.plan().order == Order::Similarity {
                         sketcher.push(bytes);
                     }
                     runs.clear();
                     split_runs(bytes, 0..bytes.len(), &mut runs);
-                    self.runs(bytes, &runs, len, category)?;
+                    if !samples.is_empty() {
+                        join_short_runs(&mut runs);
+                    }
+                    self.runs(bytes, &runs, &samples, len, category)?;
                     self.build.progress().done(0, bytes.len() as u64);
                 }
                 Ok(Some(LargePiece::Hole(len))) => {
+                    finder.skip(len);
                     self.without_data(len, Place::Hole)?;
                     self.build.progress().done(0, len);
                 }
@@ -540,7 +572,10 @@ impl<'env> ContentWriter<'env> {
         };
         self.contents.extents.truncate(base);
         match &mut self.buffer {
-            Some(buffer) => buffer.truncate(buffer_start)?,
+            Some(buffer) => {
+                self.buffered_samples.retain(|(range, _)| range.start < buffer_start);
+                buffer.truncate(buffer_start)?;
+            }
             None => self.frames.roll_back(),
         }
         Ok(failed)
@@ -582,10 +617,22 @@ impl<'env> ContentWriter<'env> {
         bytes: &[u8],
         content_len: u64,
         category: Category,
+        run: Option<SampleRun>,
     ) -> Result<(), WriteError> {
         let extents = &mut self.contents.extents;
         if let Some(buffer) = &mut self.buffer {
             let start = buffer.push(bytes)?;
+            if let Some(run) = run {
+                let range = start..start + bytes.len() as u64;
+                match self.buffered_samples.last_mut() {
+                    Some((last, first))
+                        if last.end == start && first.after(last.end - last.start) == run =>
+                    {
+                        last.end = range.end;
+                    }
+                    _ => self.buffered_samples.push((range, run)),
+                }
+            }
             extents.push(bytes.len() as u64, Place::Stream(start));
             return Ok(());
         }
@@ -602,14 +649,41 @@ impl<'env> ContentWriter<'env> {
         match &mut self.segments {
             None => {
                 let may_split = content_len > SMALL_LEN_MAX;
-                let offset = self.frames.push(bytes, category, may_split)?;
+                let offset = self.frames.push(bytes, category, may_split, run)?;
                 extents.push(bytes.len() as u64, Place::Stream(offset));
                 Ok(())
             }
             Some(segments) => {
-                segments.push(bytes, content_len, category, &mut self.frames, extents)
+                segments.push(bytes, content_len, (category, run), &mut self.frames, extents)
             }
         }
+    }
+
+    /// Stores data from `start` in the buffer, where these ranges of it are `samples`.
+    fn buffered_data(
+        &mut self,
+        samples: &[(Range<u64>, SampleRun)],
+        start: u64,
+        bytes: &[u8],
+        (content_len, category): (u64, Category),
+    ) -> Result<(), WriteError> {
+        let (mut at, end) = (start, start + bytes.len() as u64);
+        let mut next = samples.partition_point(|(range, _)| range.end <= at);
+        while at < end {
+            let (stop, run) = match samples.get(next) {
+                Some((range, run)) if range.start <= at => {
+                    next += 1;
+                    (range.end, Some(run.after(at - range.start)))
+                }
+                Some((range, _)) => (range.start, None),
+                None => (end, None),
+            };
+            let stop = stop.min(end);
+            let part = &bytes[(at - start) as usize..(stop - start) as usize];
+            self.data(part, content_len, category, run)?;
+            at = stop;
+        }
+        Ok(())
     }
 
     /// Adds an extent that has no bytes in the stream.

@@ -1,5 +1,6 @@
 //! The compression levels in one table, so that documentation and program cannot differ.
 
+use shale_codec::Effort;
 use shale_format::limits::{REFERENCE_COUNT_MAX, REFERENCE_DEPTH_MAX};
 
 use crate::plan::order::Order;
@@ -45,6 +46,8 @@ pub struct Level {
     pub tries_incompressible: bool,
     /// Try filters on machine code, text and arrays.
     pub tries_filters: bool,
+    /// Work for the samples of sound and pictures; `None` treats them as any bytes.
+    pub effort: Option<Effort>,
 }
 
 /// A codec for frames of which a quick trial leaves little.
@@ -182,6 +185,7 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
         page_level,
         tries_incompressible: false,
         tries_filters: false,
+        effort: if level > 0 { Some(Effort::FAST) } else { None },
     }
 }
 
@@ -219,6 +223,7 @@ const fn related(
         page_level: 19,
         tries_incompressible: level >= 9,
         tries_filters: true,
+        effort: Some(Effort::THOROUGH),
     }
 }
 

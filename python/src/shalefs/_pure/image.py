@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from ..errors import DamagedError, IdentityError, NotAnImageError, UnsupportedError
-from . import array, codecs, filters, lines, pages
+from . import array, codecs, filters, lines, pages, samples
 from .sums import blake3, blake3_derive, xxh3_64
 
 _SUPERBLOCK = bytes.fromhex("8b5348414c450d0a")
@@ -408,10 +408,17 @@ class Image:
         stored = self._read(offset, stored_len)
         if xxh3_64(stored) != stored_sum:
             raise DamagedError(f"frame {index} at {offset} is damaged")
-        if filter_number in (filters.LINES, filters.ARRAY) and count:
+        if filter_number in (filters.LINES, filters.ARRAY, filters.SAMPLES) and count:
             raise DamagedError(f"frame {index} has references that its filter excludes")
         if filter_number == filters.ARRAY:
             plain = array.undo(stored[:3], codecs.decode(codec, b"", stored[3:], plain_len))
+        elif filter_number == filters.SAMPLES:
+            header, payload, rest, head, length = samples.split(stored, plain_len)
+            rest_len = plain_len - length
+            if not rest_len and rest:
+                raise DamagedError(f"frame {index} has bytes after its samples")
+            rest = codecs.decode(codec, b"", rest, rest_len) if rest_len else b""
+            plain = rest[:head] + samples.undo(header, payload) + rest[head:]
         elif filter_number == filters.LINES:
             form_len, at = lines.varint(stored, 0)
             if form_len > plain_len:
