@@ -102,9 +102,13 @@ fn format(args: &Export) -> anyhow::Result<(ExportFormat, Option<StreamFormat>)>
         (Some(FormatChoice::Mtree), _) => ExportFormat::Mtree,
         (Some(FormatChoice::Zip), _) => ExportFormat::Zip,
         (Some(FormatChoice::Squashfs), _) => ExportFormat::Squashfs,
+        (Some(FormatChoice::Erofs), _) => ExportFormat::Erofs,
+        (Some(FormatChoice::Iso), _) => ExportFormat::Iso,
+        (Some(FormatChoice::Sevenz), _) => ExportFormat::Sevenz,
         (None, Some((format, _))) => format,
         (None, None) => bail!(Misuse(format!(
-            "cannot tell the format from the name {}; use --format tar, cpio, zip, squashfs or mtree",
+            "cannot tell the format from the name {}; use --format tar, cpio, zip, 7z, squashfs, \
+             erofs, iso or mtree",
             text::path(&args.output)
         ))),
     };
