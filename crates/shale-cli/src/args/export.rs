@@ -25,11 +25,12 @@ pub struct Export {
     /// that is an existing path of the image matches that path.
     pub patterns: Vec<OsString>,
     /// The format (default: by the name of the output: out.tar, out.tar.zst, out.cpio, out.zip,
-    /// out.squashfs or out.mtree).
+    /// out.7z, out.squashfs, out.erofs, out.iso or out.mtree).
     #[arg(long, value_enum)]
     pub format: Option<FormatChoice>,
     /// Compression of the archive (default: by the name of the output). SquashFS takes zstd, gzip,
-    /// xz, lz4 or none; zip takes gzip (its deflate) or none.
+    /// xz, lz4 or none; zip takes gzip (its deflate) or none; 7z takes xz (its LZMA2) or none;
+    /// EROFS and ISO 9660 images are not compressed.
     #[arg(long, value_enum)]
     pub compress: Option<CompressChoice>,
     /// Compression level (default: the usual one of the compression).
@@ -106,6 +107,14 @@ pub enum FormatChoice {
     /// An OCI image layout: a directory, or a tar archive of one if the output is `-` or its name
     /// ends in .tar.
     Oci,
+    /// EROFS without compression, which Linux can mount and read in place.
+    Erofs,
+    /// ISO 9660 with Rock Ridge and Joliet.
+    #[value(alias = "iso9660")]
+    Iso,
+    /// 7z, in solid blocks.
+    #[value(name = "7z")]
+    Sevenz,
 }
 
 /// Compression of an archive.

@@ -106,9 +106,13 @@ fn format(args: &Export) -> anyhow::Result<(ExportFormat, Option<StreamFormat>)>
         (Some(FormatChoice::Zip), _) => ExportFormat::Zip,
         (Some(FormatChoice::Squashfs), _) => ExportFormat::Squashfs,
         (Some(FormatChoice::Oci), _) => bail!(Misuse("oci is a format of its own".to_owned())),
+        (Some(FormatChoice::Erofs), _) => ExportFormat::Erofs,
+        (Some(FormatChoice::Iso), _) => ExportFormat::Iso,
+        (Some(FormatChoice::Sevenz), _) => ExportFormat::Sevenz,
         (None, Some((format, _))) => format,
         (None, None) => bail!(Misuse(format!(
-            "cannot tell the format from the name {}; use --format tar, cpio, zip, squashfs, mtree or oci",
+            "cannot tell the format from the name {}; use --format tar, cpio, zip, 7z, squashfs, \
+             erofs, iso, mtree or oci",
             text::path(&args.output)
         ))),
     };

@@ -16,4 +16,5 @@ mod killed; // commands that are killed
 mod as_user; // what an ordinary user may have
 mod foreign; // images and archives of other formats
 mod export; // an image as an archive
+mod export_images; // an image as EROFS, ISO 9660 and 7z
 mod containers; // images of containers
