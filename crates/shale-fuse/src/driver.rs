@@ -126,6 +126,7 @@ impl Driver {
         if let Some(on_read) = &self.on_read {
             on_read(inode);
         }
+        let pushed = self.push.reading(inode, offset);
         let wanted = buf.len();
         let read = self.answer(format_args!("read {wanted} bytes at {offset} of"), inode, || {
             let len = self.view.read(inode, offset, buf)?;
@@ -134,7 +135,7 @@ impl Driver {
             }
             Ok(len)
         });
-        self.pushing(|| self.push.read(inode, offset, &*self.view));
+        self.pushing(|| self.push.push(pushed, &*self.view));
         read
     }
 

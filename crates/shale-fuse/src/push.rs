@@ -36,7 +36,7 @@ pub(crate) trait Sink: Send {
     fn is_served_meanwhile(&self) -> bool;
 }
 
-/// Small files of a listing, in its order.
+/// Small files: of a listing, in its order, or to push.
 #[derive(Default)]
 pub(crate) struct SmallFiles(Vec<SmallFile>);
 
@@ -103,16 +103,21 @@ impl Push {
     /// Notes that the kernel asks for what comes after the last entry of `directory`, so it knows
     /// all entries. May push some of them.
     pub(crate) fn ended(&self, directory: u64, view: &dyn View) {
-        self.push(view, |listed, wanted| listed.ended(directory, wanted));
+        let mut wanted = SmallFiles::default();
+        if self.is_enabled() {
+            self.lock().ended(directory, &mut wanted.0);
+        }
+        self.push(wanted, view);
     }
 
-    /// Notes a read. May push files that are likely to be read next.
-    pub(crate) fn read(&self, inode: u64, offset: u64, view: &dyn View) {
-        self.push(view, |listed, wanted| {
-            if listed.read(inode, offset, wanted) {
-                self.pushed_files_read.fetch_add(1, Relaxed);
-            }
-        });
+    /// Notes a read that is about to be answered, so that this file is not pushed meanwhile.
+    /// Returns the files to push before the answer is sent.
+    pub(crate) fn reading(&self, inode: u64, offset: u64) -> SmallFiles {
+        let mut wanted = SmallFiles::default();
+        if self.is_enabled() && self.lock().read(inode, offset, &mut wanted.0) {
+            self.pushed_files_read.fetch_add(1, Relaxed);
+        }
+        wanted
     }
 
     /// Notes that the kernel no longer knows an inode.
@@ -140,13 +145,9 @@ impl Push {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pushes the files that `note` wants.
-    fn push(&self, view: &dyn View, note: impl FnOnce(&mut Listed, &mut Vec<SmallFile>)) {
-        if !self.is_enabled() {
-            return;
-        }
-        let mut wanted = Vec::new();
-        note(&mut self.lock(), &mut wanted);
+    /// Pushes those of `wanted` whose bytes are ready.
+    pub(crate) fn push(&self, wanted: SmallFiles, view: &dyn View) {
+        let SmallFiles(mut wanted) = wanted;
         if wanted.is_empty() {
             return;
         }

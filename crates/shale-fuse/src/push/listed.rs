@@ -216,7 +216,7 @@ impl Listed {
         }
         reader.window = (2 * reader.window).clamp(WINDOW_FIRST, WINDOW_MAX);
         let (from, window) = (reader.next, reader.window);
-        let end = self.known_end();
+        let end = self.known_end(position);
         let next = self.take(from, end, window, wanted);
         let clock = self.clock;
         if let Some(reader) = self.readers.iter_mut().find(|reader| reader.touched == clock) {
@@ -254,10 +254,13 @@ impl Listed {
         end.max(from)
     }
 
-    /// The position up to which the kernel knows all files. It may not have taken in the answer yet
-    /// that named the others.
-    fn known_end(&self) -> u64 {
-        let open = self.directories.iter().filter(|listed| !listed.is_known);
+    /// The position up to which the kernel knows all files, if it reads the one at `position`. It
+    /// may not have taken in the answer yet that named the others.
+    fn known_end(&self, position: u64) -> u64 {
+        let is_open = |listed: &&ListedDirectory| {
+            !listed.is_known && !(listed.first..listed.end).contains(&position)
+        };
+        let open = self.directories.iter().filter(is_open);
         open.map(|listed| listed.first).min().unwrap_or(self.end())
     }
 
