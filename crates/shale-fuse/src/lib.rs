@@ -31,6 +31,10 @@ mod confine;
 mod log;
 /// Counts and latencies per operation.
 pub mod statistics;
+/// What the driver remembers of listings.
+mod memo;
+/// Gives small files to the kernel before it asks for them.
+mod push;
 /// Answers requests from a view, whatever carries them.
 mod driver;
 /// Carries requests between kernel and driver.

@@ -347,6 +347,19 @@ impl Tree {
         self.contents().read(content, offset, buf).at(|| format!("file inode {inode}"))
     }
 
+    /// Reads a whole regular file into `buf`, which is as long as the file, if all frames that it
+    /// needs are in the cache. Returns whether it did; if not, the bytes in `buf` are undefined, as
+    /// after an error. Neither decodes nor waits for another reader.
+    ///
+    /// Touches the same pages as [`Tree::read`], and counts as a read for what is decoded ahead.
+    ///
+    /// # Errors
+    /// The inode is not a regular file, or a page that the file needs is damaged.
+    pub fn read_ready(&self, inode: u64, buf: &mut [u8]) -> Result<bool, ReadError> {
+        let content = self.tables.file_content(inode)?;
+        self.contents().read_ready(content, buf).at(|| format!("file inode {inode}"))
+    }
+
     /// Reads a whole regular file, if it is at most `len_max` bytes long.
     ///
     /// The limit is the caller's, because a hostile image may claim files of any size. Holes count

@@ -8,14 +8,15 @@ use super::convert::{absent, file_attr, file_type, sought, to_errno};
 use super::device;
 use super::negotiated::{Feature, FeatureState, Negotiated};
 use crate::driver::Driver;
+use crate::push::Sink;
 use crate::statistics::Operation;
 use crate::view::ROOT;
 use fuser::{
     AccessFlags, BsdFileFlags, Config, CopyFileRangeFlags, Errno, FileHandle, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SessionACL,
-    TimeOrNow, WriteFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    SessionACL, TimeOrNow, WriteFlags,
 };
 use rustix::io::Errno as SysErrno;
 use std::cell::RefCell;
@@ -24,6 +25,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -68,6 +70,9 @@ const FEATURES: [(InitFlags, &str, &str); 12] = [
 /// A conversation with the kernel about one mount, begun but not yet served.
 pub(crate) struct Session {
     session: fuser::Session<Endpoint>,
+    driver: Arc<Driver>,
+    /// Requests being answered.
+    answering: Arc<AtomicUsize>,
     negotiated: Negotiated,
     /// Holds the file handles that the threads will need until they open their own, so that
     /// nothing else takes the last handles that this process may have.
@@ -92,8 +97,14 @@ impl Session {
         config.n_threads = Some(thread_count);
         config.clone_fd = device_per_thread;
         let agreed = Arc::new(Mutex::new(None));
-        let endpoint =
-            Endpoint { driver, agreed: Arc::clone(&agreed), no_open: false, no_opendir: false };
+        let answering = Arc::new(AtomicUsize::new(0));
+        let endpoint = Endpoint {
+            driver: Arc::clone(&driver),
+            answering: Arc::clone(&answering),
+            agreed: Arc::clone(&agreed),
+            no_open: false,
+            no_opendir: false,
+        };
         // The kernel keeps other users out by itself, unless `allow_other` is set.
         let session = fuser::Session::from_fd(endpoint, device, SessionACL::All, config)?;
         let agreed = agreed.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -106,10 +117,11 @@ impl Session {
             device_per_thread,
             read_len_max: agreed.read_len_max,
             read_ahead_len: u64::from(agreed.read_ahead_len),
+            push_len_max: if thread_count > 1 { driver.push_len_max() } else { 0 },
             features: agreed.features,
             kernel_view: None,
         };
-        Ok(Self { session, negotiated, reserved })
+        Ok(Self { session, driver, answering, negotiated, reserved })
     }
 
     pub(crate) fn negotiated(&self) -> &Negotiated {
@@ -122,7 +134,35 @@ impl Session {
     /// The connection broke.
     pub(crate) fn run(self) -> io::Result<()> {
         drop(self.reserved);
-        self.session.run()
+        if self.negotiated.push_len_max > 0 {
+            self.driver.push_into(Some(Box::new(PageCache {
+                notifier: self.session.notifier(),
+                answering: self.answering,
+                thread_count: self.negotiated.thread_count,
+            })));
+        }
+        let served = self.session.run();
+        // It holds a handle of the device, which must be closed for the kernel to give up the
+        // mount if the connection broke.
+        self.driver.push_into(None);
+        served
+    }
+}
+
+/// The page cache of the kernel.
+struct PageCache {
+    notifier: Notifier,
+    answering: Arc<AtomicUsize>,
+    thread_count: usize,
+}
+
+impl Sink for PageCache {
+    fn store(&self, inode: u64, bytes: &[u8]) -> io::Result<()> {
+        self.notifier.store(INodeNo(inode), 0, bytes)
+    }
+
+    fn is_served_meanwhile(&self) -> bool {
+        self.answering.load(Relaxed) < self.thread_count
     }
 }
 
@@ -162,6 +202,7 @@ struct Agreed {
 
 struct Endpoint {
     driver: Arc<Driver>,
+    answering: Arc<AtomicUsize>,
     agreed: Arc<Mutex<Option<Agreed>>>,
     no_open: bool,
     no_opendir: bool,
@@ -175,6 +216,7 @@ thread_local! {
 /// One request being answered. Its end is counted in the statistics.
 struct Pending<'a> {
     driver: &'a Driver,
+    answering: &'a AtomicUsize,
     operation: Operation,
     start: Instant,
 }
@@ -189,6 +231,12 @@ impl Pending<'_> {
     }
 }
 
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.answering.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Endpoint {
     /// Returns how long the kernel may cache what is said of `inode`, or of names in it.
     fn lifetime(&self, inode: INodeNo) -> Duration {
@@ -199,7 +247,9 @@ impl Endpoint {
     }
 
     fn begin(&self, operation: Operation) -> Pending<'_> {
-        Pending { driver: &self.driver, operation, start: Instant::now() }
+        self.answering.fetch_add(1, Relaxed);
+        let (driver, answering) = (&self.driver, &*self.answering);
+        Pending { driver, answering, operation, start: Instant::now() }
     }
 
     /// Refuses a request that would change the tree.
@@ -332,7 +382,8 @@ impl fuser::Filesystem for Endpoint {
         }
     }
 
-    fn forget(&self, _req: &Request, _inode: INodeNo, _lookup_count: u64) {
+    fn forget(&self, _req: &Request, inode: INodeNo, _lookup_count: u64) {
+        self.driver.forget(inode.0);
         self.driver.statistics.count(Operation::Forget, 1);
     }
 
@@ -450,7 +501,7 @@ impl fuser::Filesystem for Endpoint {
         mut reply: ReplyDirectory,
     ) {
         let pending = self.begin(Operation::ReadDir);
-        let listed = self.driver.list(inode.0, offset, &mut |line| {
+        let listed = self.driver.list(inode.0, offset, false, &mut |line| {
             !reply.add(
                 INodeNo(line.attributes.inode),
                 line.next_offset,
@@ -480,7 +531,7 @@ impl fuser::Filesystem for Endpoint {
     ) {
         let pending = self.begin(Operation::ReadDirPlus);
         let lifetime = self.lifetime(inode);
-        let listed = self.driver.list(inode.0, offset, &mut |line| {
+        let listed = self.driver.list(inode.0, offset, true, &mut |line| {
             let generation = u64::from(self.driver.generation(line.attributes.inode));
             !reply.add(
                 INodeNo(line.attributes.inode),

@@ -10,6 +10,7 @@ mod confined; // a driver gives up what it does not need
 mod forest; // a directory of a million entries
 mod faulty_source; // a source that fails
 mod stress; // many readers at once
+mod small_files; // few requests for many small files
 mod memory; // a build stays within its memory
 mod damage_random; // damage by chance
 mod killed; // commands that are killed
