@@ -3,6 +3,7 @@
 mod select; // the entries that patterns select
 pub mod parity; // parity
 pub mod create; // sources into an image
+pub mod bundle; // one file that runs
 pub mod append; // one more snapshot in an image
 pub mod assemble; // what compact, forget and merge have in common
 pub mod compact; // an image without what nothing needs

@@ -102,6 +102,7 @@ fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
             let inputs = input::inputs(std::slice::from_ref(&args.source))?;
             command::create::run(&inputs, &args.image, (&args.how, &args.target), false, say)
         }
+        Command::Bundle(args) => command::bundle::run(args, say),
         Command::Append(args) => command::append::run(args, say),
         Command::Compact(args) => command::compact::run(args, say),
         Command::Forget(args) => command::forget::run(args, say),
