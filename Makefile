@@ -16,13 +16,13 @@ export CARGO_TARGET_DIR
 SHALE = $(CARGO_TARGET_DIR)/release/shale
 # The executable that `shale bundle` puts before an image; its name ends with the processor.
 MACHINE ?= $(shell uname -m)
-RUNTIME = $(CARGO_TARGET_DIR)/runtime/runtime-$(MACHINE)
+RUNTIME = $(CARGO_TARGET_DIR)/bundle/runtime-$(MACHINE)
 
 .PHONY: help build demo check test soak install uninstall bench fuzz golden tidy
 
 help:
 	@echo "make build     the shale command, in target/release"
-	@echo "make runtime   the static runtime of bundles, in target/runtime"
+	@echo "make runtime   the static runtime of bundles, in target/bundle"
 	@echo "make demo      pack a tree of this machine, mount it, compare every byte and attribute"
 	@echo "make check     what to run before a commit: no root, no network, a few minutes"
 	@echo "make test      everything, as CI runs it; a skipped test is a failure"

@@ -3,14 +3,14 @@
 #
 # usage: deb.sh [FOLDER]             (default: target/deb)
 # environment: SHALE, the command to pack (default: target/release/shale); RUNTIME, the runtime of bundles
-# (default: target/runtime/runtime-MACHINE, as `make runtime` builds it); SOURCE_DATE_EPOCH, the time of all files
+# (default: target/bundle/runtime-MACHINE, as `make runtime` builds it); SOURCE_DATE_EPOCH, the time of all files
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/need.sh dpkg-deb=dpkg dpkg-shlibdeps=dpkg-dev strip=binutils
 
 target=${CARGO_TARGET_DIR:-target}
 shale=${SHALE:-$target/release/shale}
-runtime=${RUNTIME:-$target/runtime/runtime-$(uname -m)}
+runtime=${RUNTIME:-$target/bundle/runtime-$(uname -m)}
 out=${1:-$target/deb}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 architecture=$(dpkg --print-architecture)

@@ -2,8 +2,10 @@
 # Makes a tarball of the shale command, linked statically, which runs on any Linux of this processor.
 #
 # usage: dist.sh [FOLDER]            (default: target/dist)
-# environment: SHALE and RUNTIME, a command and a runtime of bundles to pack instead of building them; SOURCE_DATE_EPOCH, the time of all files
-# The tarball has the command, the runtime of bundles, completions, man pages, licences, the list of built-in crates (SBOM), and a Makefile with
+# environment: SHALE and RUNTIME, a command and a runtime of bundles to pack instead of building them;
+# SOURCE_DATE_EPOCH, the time of all files
+# The tarball has the command, the runtime of bundles, completions, man pages, licences, the list of built-in crates
+# (SBOM), and a Makefile with
 # `install` and `uninstall`. The same command gives the same tarball.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,7 +26,7 @@ if [ -z "${SHALE:-}" ]; then
   SHALE=$target/$triple/release/shale
 fi
 if [ -z "${RUNTIME:-}" ]; then
-  RUNTIME=$(realpath -m "$target/runtime/runtime-$machine")
+  RUNTIME=$(realpath -m "$target/bundle/runtime-$machine")
   scripts/runtime.sh "$RUNTIME"
 fi
 

@@ -2,7 +2,7 @@
 # Builds the runtime of bundles, the executable that `shale bundle` puts before an image, and checks what is promised of
 # it: static, at most 2.0 MB, and without any encoder.
 #
-# usage: runtime.sh [FILE]           (default: target/runtime/runtime-MACHINE)
+# usage: runtime.sh [FILE]           (default: target/bundle/runtime-MACHINE)
 # environment: CARGO_TARGET_DIR as for cargo; TRIPLE, the target (default: the host's)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ scripts/need.sh cc=build-essential cmake readelf=binutils
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 triple=${TRIPLE:-$(rustc -vV | sed -n 's/^host: //p')}
-out=${1:-$target/runtime/runtime-${triple%%-*}}
+out=${1:-$target/bundle/runtime-${triple%%-*}}
 # In bytes: 2.0 MB.
 length_max=2000000
 
@@ -19,9 +19,13 @@ fail() {
   exit 1
 }
 
-# With --target, build scripts and macros are not linked statically.
-RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" \
-  cargo build --quiet --locked --profile runtime --package shale-runtime --target "$triple" --config profile.runtime.strip=false
+# With --target, build scripts and macros are not linked statically. What follows makes the file smaller: no tables for
+# unwinding, short relocations, equal functions once.
+flags="-C target-feature=+crt-static -C force-unwind-tables=no -C link-arg=-Wl,-z,pack-relative-relocs"
+flags="$flags -C link-arg=-Wl,--icf=all -C link-arg=-Wl,--no-eh-frame-hdr -C link-arg=-Wl,-T,$PWD/scripts/runtime.ld"
+RUSTFLAGS="${RUSTFLAGS:-} $flags" CFLAGS="${CFLAGS:-} -fno-asynchronous-unwind-tables" \
+  cargo build --quiet --locked --profile runtime --package shale-runtime --target "$triple" \
+  --config profile.runtime.strip=false
 built=$target/$triple/runtime/shale-runtime
 
 # Compared before symbols are removed. Functions of compressors, by the names that their libraries export.

@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use serde_json::json;
 use shale::read::{InodeKind, SnapshotChoice, Tree};
-use shale::{BundleOptions, CreateOptions, Input, InputKind, Output, Runtime};
+use shale::{BundleOptions, CreateOptions, Input, InputKind, Output};
 
 use super::create;
 use crate::args::Bundle;
@@ -71,7 +71,7 @@ pub fn run(args: &Bundle, say: &Say) -> anyhow::Result<Exit> {
     let made = match ready {
         Some(path) => opened(path, say)?,
         None if args.train => {
-            let plain = CreateOptions { parity_ppm: 0, ..options.clone() };
+            let plain = options.clone().parity_ppm(0);
             let first = pack(&plain, "plain.shale", false)?;
             check_program(&first.tree, &run)?;
             hot = train::first_reads(&first.tree, &run, args, &workshop, say)?;
