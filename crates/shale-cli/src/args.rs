@@ -9,6 +9,7 @@ use crate::exit;
 mod image; // which image, where in its file, which snapshot
 mod input; // what a build takes from its sources
 mod create; // how a build is done
+mod bundle; // bundle
 mod append; // append
 mod assemble; // compact, forget and merge
 mod thin; // delta, patch and split, and the bases of thin images
@@ -22,6 +23,7 @@ mod remote; // images that are elsewhere, and the cache of them
 mod integrity; // check, signatures, parity and repair
 
 pub use append::Append;
+pub use bundle::Bundle;
 pub use assemble::{Compact, Copying, Forget, Merge};
 pub use create::{Create, How, Mkfs, OrderChoice, Switch, Target, TimeName};
 pub use export::{CompressChoice, Export, FormatChoice};
@@ -103,6 +105,12 @@ pub enum Command {
     /// unless --parity says otherwise. Signatures do not carry over, as the new image has other
     /// bytes; a warning says so.
     Rewrite(Create),
+    /// Make one file that runs: a program and its files, which mount themselves.
+    ///
+    /// The file is a small static runtime and an image. When it is started, it mounts the image
+    /// through FUSE, or in a user namespace, or extracts it to a cache, and runs the program with
+    /// all arguments. FILE --appimage-help lists what else it can do.
+    Bundle(Box<Bundle>),
     /// Add a snapshot to an image: a new state of its tree, at the cost of what is new.
     ///
     /// The earlier snapshots stay. SOURCE is the whole new tree; --add and --remove change the
@@ -231,6 +239,7 @@ impl Arguments {
             Command::Mkfs(args) => args.how.input.order_rules(matches),
             Command::Append(args) => args.how.input.order_rules(matches),
             Command::Delta(args) => args.how.input.order_rules(matches),
+            Command::Bundle(args) => args.how.input.order_rules(matches),
             _ => {}
         }
     }

@@ -6,6 +6,7 @@ pub mod create; // sources into an image
 pub mod tags; // a snapshot for each tag of images of containers
 pub mod assemble; // what the commands that copy frames have in common
 pub mod rewrite; // images anew, or with other metadata only
+pub mod bundle; // one file that runs
 pub mod append; // one more snapshot in an image
 pub mod compact; // an image without what nothing needs
 pub mod forget; // which snapshots are kept

@@ -115,6 +115,7 @@ fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
             command::create::run(&inputs, &args.image, (&args.how, &args.target), false, say)
         }
         Command::Append(args) if args.how.all_tags => command::tags::append(args, say),
+        Command::Bundle(args) => command::bundle::run(args, say),
         Command::Append(args) => command::append::run(args, say),
         Command::Compact(args) => command::compact::run(args, say),
         Command::Forget(args) => command::forget::run(args, say),

@@ -51,7 +51,10 @@ pub mod frame;
 pub mod chunk;
 /// The typed row of the inode table: kinds, times, device numbers.
 pub mod inode;
+/// The header of a bundle: an executable and an image in one file.
+pub mod bundle;
 
+pub use bundle::Bundle;
 pub use chunk::{Carried, ChunkRecord};
 pub use error::FormatError;
 pub use features::Features;

@@ -112,6 +112,14 @@ pub enum Error {
         /// The output.
         path: PathBuf,
     },
+    /// A bundle cannot begin with this file.
+    #[error("{} cannot be the runtime of a bundle: {what}", path.display())]
+    Runtime {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        what: String,
+    },
     /// The image could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -42,6 +42,7 @@ mod compact; // an image with some of its snapshots only
 mod merge; // several images as one
 mod rewrite; // other names and metadata
 mod oci; // snapshots as images of containers
+mod bundle; // an executable and an image in one file
 mod retention; // which snapshots are kept
 mod verify; // the image against what was read from the source
 mod info; // counts and sizes
@@ -50,6 +51,7 @@ pub mod dump; // any structure with its fields
 
 pub use append::{AppendOptions, AppendReport, append};
 pub use assemble::AssembleReport;
+pub use bundle::{BundleOptions, Runtime, bundle, warm_len};
 pub use compact::compact;
 pub use create::{CreateReport, create};
 pub use dump::dump;

@@ -24,6 +24,7 @@ mod threads; // limits on threads
 mod serve; // images over HTTP and WebDAV
 mod remote; // images that are elsewhere
 mod install; // files of `make install`
+mod bundle; // files that run, and what they leave
 mod events; // waiting for mounts, files and processes
 mod web; // web servers, good ones and others
 mod stage; // a temporary directory with a tree and its image

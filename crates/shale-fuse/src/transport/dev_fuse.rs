@@ -81,17 +81,19 @@ pub(crate) struct Session {
 
 impl Session {
     /// Answers the kernel's first request on `device`, the handle of a new mount. Returns when the
-    /// kernel has accepted the answer.
+    /// kernel has accepted the answer. `can_clone` is false for a handle that was opened in another
+    /// user namespace: the kernel does not clone those, and the threads share it.
     ///
     /// # Errors
     /// The kernel's first request is missing or not acceptable; a system call failed.
     pub(crate) fn begin(
         driver: Arc<Driver>,
         device: OwnedFd,
+        can_clone: bool,
         thread_count: usize,
     ) -> io::Result<Self> {
         let thread_count = startable(thread_count);
-        let reserved = reserve(thread_count);
+        let reserved = if can_clone { reserve(thread_count) } else { Vec::new() };
         let device_per_thread = !reserved.is_empty();
         let mut config = Config::default();
         config.n_threads = Some(thread_count);

@@ -30,7 +30,7 @@ const FAR_STEP_LEN: u64 = 1 << 20;
 const FAR_FRAMES_MAX: usize = 4096;
 
 /// The bytes of holes and zero runs, handed out piece by piece.
-static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROES: [u8; 16 << 10] = [0; 16 << 10];
 
 /// Where a read stands among chunks that need other chunks.
 struct Nesting {

@@ -50,6 +50,23 @@ pub fn of(name: &str) -> (&'static [Example], &'static [&'static str]) {
             ],
             &["shale-rewrite(1)", "shale-info(1)", "shale-mount(1)", "shale(5)"],
         ),
+        "bundle" => (
+            &[
+                (
+                    "shale bundle app.dir -o app --run bin/app",
+                    "Makes one file that runs; ./app --appimage-help tells more.",
+                ),
+                (
+                    "shale bundle app.dir -o app --run bin/app --train -- --version",
+                    "Runs the program once, with --version, and stores what it reads first.",
+                ),
+                (
+                    "shale bundle app.shale -o app --run bin/app",
+                    "Takes an image as it is, with its signature.",
+                ),
+            ],
+            &["shale-create(1)", "shale-sign(1)", "shale-mount(1)", "fusermount3(1)"],
+        ),
         "rewrite" => (
             &[("shale rewrite old.shale -o new.shale -9", "Packs an image again at level 9.")],
             &["shale-create(1)", "shale-parity(1)"],
