@@ -39,6 +39,8 @@ pub mod merkle;
 pub mod signature;
 /// Parity: where its bodies and hashes lie.
 pub mod parity;
+/// Fingerprints of frames, for appends.
+pub mod append_index;
 /// The root: tables, bounds and snapshots.
 pub mod root;
 /// Schemas of the metadata tables.
@@ -50,6 +52,7 @@ pub mod chunk;
 /// The typed row of the inode table: kinds, times, device numbers.
 pub mod inode;
 
+pub use append_index::AppendIndex;
 pub use chunk::{Carried, ChunkRecord};
 pub use error::FormatError;
 pub use features::Features;

@@ -65,6 +65,8 @@ pub enum SectionType {
     Merkle = 7,
     /// A trailer: the end of an image or of one of its earlier states.
     Trailer = 8,
+    /// Fingerprints of frames, for appends only.
+    AppendIndex = 10,
 }
 
 impl SectionType {
@@ -79,6 +81,7 @@ impl SectionType {
             6 => Self::Parity,
             7 => Self::Merkle,
             8 => Self::Trailer,
+            10 => Self::AppendIndex,
             _ => return None,
         })
     }
@@ -94,6 +97,7 @@ impl SectionType {
             Self::Parity => "parity",
             Self::Merkle => "merkle",
             Self::Trailer => "trailer",
+            Self::AppendIndex => "append index",
         }
     }
 }
