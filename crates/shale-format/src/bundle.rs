@@ -1,7 +1,7 @@
 //! The header of a bundle: one file that is an executable, this header and an image.
 //!
 //! The executable is the runtime of `crates/shale-runtime`. It finds the header behind its own end,
-//! which is why this file also knows where the end of an ELF file is. `docs/format.md`, appendix E,
+//! which is why this file also knows where the end of an ELF file is. `docs/format.md`, appendix F,
 //! is the normative text.
 
 use crate::Checksum;

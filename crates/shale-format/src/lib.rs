@@ -41,6 +41,8 @@ pub mod thin;
 pub mod signature;
 /// Parity: where its bodies and hashes lie.
 pub mod parity;
+/// Fingerprints of frames, for appends.
+pub mod append_index;
 /// The root: tables, bounds and snapshots.
 pub mod root;
 /// Schemas of the metadata tables.
@@ -55,6 +57,7 @@ pub mod inode;
 pub mod bundle;
 
 pub use bundle::Bundle;
+pub use append_index::AppendIndex;
 pub use chunk::{Carried, ChunkRecord};
 pub use error::FormatError;
 pub use features::Features;

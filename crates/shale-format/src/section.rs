@@ -67,6 +67,8 @@ pub enum SectionType {
     Trailer = 8,
     /// The base of a thin image; only in the head of its file.
     Base = 9,
+    /// Fingerprints of frames, for appends only.
+    AppendIndex = 10,
 }
 
 impl SectionType {
@@ -82,6 +84,7 @@ impl SectionType {
             7 => Self::Merkle,
             8 => Self::Trailer,
             9 => Self::Base,
+            10 => Self::AppendIndex,
             _ => return None,
         })
     }
@@ -98,6 +101,7 @@ impl SectionType {
             Self::Merkle => "merkle",
             Self::Trailer => "trailer",
             Self::Base => "base",
+            Self::AppendIndex => "append index",
         }
     }
 }

@@ -3,11 +3,13 @@
 //!
 //! A body returns nothing: it panics, runs out of time or takes too much memory, or all is well.
 
+mod append; // an image that grows
 mod build; // a tree built and read back
 mod copies; // images merged
 mod thin; // images in several files
 mod trust; // identity, parity, signatures, check, damage
 
+pub use append::append_index;
 pub use build::build_then_read;
 pub use copies::merge_images;
 pub use thin::{thin, thin_seeds};

@@ -9,6 +9,7 @@ use shale_model::EntrySource;
 
 use crate::base::image::Base;
 use crate::exec::build::{Build, Env};
+use crate::intake::contents::Finish;
 use crate::intake::entries::Intake;
 use crate::output::emitter::Emitter;
 use crate::output::pages::Pages;
@@ -125,7 +126,7 @@ fn run<'env>(
     let mut intake = Intake::new(build.clone(), emitter);
     intake.run(source, &mut report)?;
     let Intake { tree, contents, .. } = intake;
-    let (contents, frames, mut emitter) = contents.finish(&mut report)?;
+    let Finish { contents, frames, index, mut emitter } = contents.finish(&mut report)?;
 
     build.phase(Phase::Tables, Stage::Tables);
     build.check_cancel()?;
@@ -148,6 +149,9 @@ fn run<'env>(
 
     if let Some(history) = ends.history {
         emitter.whole_section(SectionType::History, history.as_bytes(), plan.page_settings)?;
+    }
+    if let Some(index) = index {
+        emitter.whole_section(SectionType::AppendIndex, &index.encode(), plan.page_settings)?;
     }
     let root = root.encode()?;
     let finished = emitter.finish(&root, plan.page_settings, writes_trailer)?;

@@ -40,6 +40,7 @@ pub fn run(args: &Append, say: &Say) -> anyhow::Result<Exit> {
     if how.snapshot.is_none() {
         create.build.snapshot_name = time::snapshot_name()?.into_bytes();
     }
+    create.build.append_index = !args.no_append_index;
     let mut removes = Rules::default();
     for pattern in &args.remove {
         removes.exclude(text::bytes(pattern)).map_err(Misuse::of)?;

@@ -127,6 +127,11 @@ fn build_then_read() {
 }
 
 #[test]
+fn append_index() {
+    run(&seeds::append_indexes(), 120, fuzz::append_index);
+}
+
+#[test]
 fn damage_then_read() {
     run(&seeds::damages(), 1500, fuzz::damage_then_read);
 }
@@ -167,6 +172,7 @@ fn body(target: &str) -> fn(&[u8]) {
         "signature" => fuzz::signature,
         "thin" => fuzz::thin,
         "check_image" => fuzz::check_image,
+        "append_index" => fuzz::append_index,
         "build_then_read" => fuzz::build_then_read,
         "merge_images" => fuzz::merge_images,
         "damage_then_read" => fuzz::damage_then_read,

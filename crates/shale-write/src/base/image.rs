@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use shale_codec::merkle::LeafHasher;
-use shale_format::Root;
+use shale_format::{AppendIndex, Root};
 use shale_table::{Page, PageRef, Schema, TableRoot};
 
 use crate::plan::digest::ContentDigest;
@@ -115,6 +115,12 @@ pub trait Base: Send + Sync {
     /// # Errors
     /// The image cannot be read.
     fn frame(&self, frame: u64) -> Result<Arc<Vec<u8>>, BaseError>;
+
+    /// Returns the append indexes of the image, as far as they can be read. They are hints.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    fn append_indexes(&self) -> Result<Vec<AppendIndex>, BaseError>;
 
     /// Returns a page of a table of the image.
     ///

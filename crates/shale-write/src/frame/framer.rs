@@ -44,6 +44,8 @@ struct FrameSamples {
 /// The frame that is being filled.
 #[derive(Debug, Clone)]
 pub(crate) struct Framer {
+    /// Length of frames, and what it may be at most now.
+    frame_len_usual: usize,
     frame_len: usize,
     /// See [`FrameTraits::is_hot`].
     is_hot: bool,
@@ -64,17 +66,37 @@ const SAMPLES_FRAME_LEN_MAX: usize = 512 << 10;
 impl Framer {
     /// Starts at `start` in stream space.
     pub(crate) fn new(frame_len: usize, start: u64) -> Self {
-        let shares = [0; CATEGORY_COUNT];
-        Self { frame_len, is_hot: false, bytes: Vec::new(), start, shares, samples: None }
+        Self {
+            frame_len_usual: frame_len,
+            frame_len,
+            is_hot: false,
+            bytes: Vec::new(),
+            start,
+            shares: [0; CATEGORY_COUNT],
+            samples: None,
+        }
     }
 
     /// Begins frames of another length, hot or not. Returns the frame that ends here.
     #[must_use]
     pub(crate) fn begin_part(&mut self, frame_len: usize, is_hot: bool) -> Option<PlainFrame> {
         let ended = self.end_frame();
-        self.frame_len = frame_len;
+        (self.frame_len_usual, self.frame_len) = (frame_len, frame_len);
         self.is_hot = is_hot;
         ended
+    }
+
+    /// Makes frames at most `len_max` long from now on. Returns the frame that ends here: if the
+    /// length changes, what follows is of another kind.
+    #[must_use]
+    pub(crate) fn set_len_max(&mut self, len_max: usize) -> Option<PlainFrame> {
+        let frame_len = self.frame_len_usual.min(len_max);
+        if frame_len == self.frame_len {
+            return None;
+        }
+        self.frame_len = frame_len;
+        // A long frame that has little so far goes on.
+        if self.bytes.len() < frame_len / 2 { None } else { self.end_frame() }
     }
 
     /// Returns the offset in stream space of the next byte.
@@ -224,6 +246,19 @@ mod tests {
         assert_eq!(push(&mut framer, 2000, false), [1000, 1000]);
         assert_eq!(framer.stream_len(), 600 + 500 + 1300 + 2000);
         assert_eq!(push(&mut framer, 800, true), [1000], "a large file's piece fills up");
+    }
+
+    #[test]
+    fn short_frames_end_long_ones() {
+        let mut framer = Framer::new(1000, 0);
+        assert!(framer.set_len_max(usize::MAX).is_none());
+        assert!(push(&mut framer, 600, false).is_empty());
+        assert_eq!(framer.set_len_max(200).map(|frame| frame.bytes.len()), Some(600));
+        assert!(push(&mut framer, 90, false).is_empty());
+        assert!(framer.set_len_max(1000).is_none(), "there is little in it");
+        assert_eq!(push(&mut framer, 1000, true), [1000]);
+        assert!(framer.set_len_max(200).is_none());
+        assert_eq!(push(&mut framer, 150, false), [200], "less than half full: filled up");
     }
 
     #[test]

@@ -11,8 +11,9 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::Arc;
 
-use shale_format::{Category, ChunkRecord};
+use shale_format::{AppendIndex, Category, ChunkRecord};
 use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
 
 use crate::content::categorize::category_of;
@@ -38,6 +39,7 @@ use crate::plan::error::WriteError;
 use crate::plan::order::Order;
 use crate::plan::report::{Report, Stage, problem_kind};
 use crate::recompress::take_apart::take_apart;
+use crate::segment::homes::Homes;
 use crate::segment::stage::SegmentStage;
 use shale_host::Phase;
 
@@ -69,6 +71,15 @@ struct Counts {
     streams: u64,
     stream_bytes: u64,
     stream_plain_bytes: u64,
+}
+
+/// All contents of a build.
+pub(crate) struct Finish<'env> {
+    pub(crate) contents: Contents,
+    pub(crate) frames: FrameTable,
+    /// The append index of the frames, where an image is continued.
+    pub(crate) index: Option<AppendIndex>,
+    pub(crate) emitter: Emitter<'env>,
 }
 
 /// What became of the content of a file.
@@ -352,15 +363,12 @@ impl<'env> ContentWriter<'env> {
 
     /// Ends the contents: puts them into order where they wait for it, and finishes all frames.
     /// Adds what was counted to `report`.
-    pub(crate) fn finish(
-        mut self,
-        report: &mut Report,
-    ) -> Result<(Contents, FrameTable, Emitter<'env>), WriteError> {
+    pub(crate) fn finish(mut self, report: &mut Report) -> Result<Finish<'env>, WriteError> {
         if let Some(buffer) = self.buffer.take() {
             self.build.phase(Phase::Order, Stage::Order);
             self.reorder(buffer, report)?;
         }
-        let (table, emitter) = self.frames.finish(&self.contents, report)?;
+        let (frames, index, emitter) = self.frames.finish(&self.contents, report)?;
         report.files_read_again = self.counts.files_read_again;
         report.duplicate_files = self.counts.duplicate_files;
         report.duplicate_bytes = self.counts.duplicate_bytes;
@@ -383,7 +391,7 @@ impl<'env> ContentWriter<'env> {
             report.segments = counters.match_count;
             report.segment_bytes = counters.match_bytes;
         }
-        Ok((self.contents, table, emitter))
+        Ok(Finish { contents: self.contents, frames, index, emitter })
     }
 
     /// Moves the contents from the buffer into the stream, in the order asked for.
@@ -405,6 +413,19 @@ impl<'env> ContentWriter<'env> {
         let is_container =
             |index: &u32| self.containers.contains_key(&u64::from(buffer.item(*index).content));
         order[hot_count..].sort_by_key(is_container);
+        if let Some(mut query) = self.frames.query() {
+            for &index in &order {
+                let item = buffer.item(index);
+                let mut at = item.range().start;
+                while at < item.range().end {
+                    self.build.check_cancel()?;
+                    buffer.read(&item, at, &mut bytes)?;
+                    at += bytes.len() as u64;
+                    query.push(&bytes);
+                }
+            }
+            self.frames.narrow(&query);
+        }
         self.frames.begin_part(hot_count > 0)?;
         let samples = std::mem::take(&mut self.buffered_samples);
         for (position, &index) in order.iter().enumerate() {
@@ -645,6 +666,9 @@ impl<'env> ContentWriter<'env> {
                     segments.learn(anchors);
                 }
             })?;
+            if let (Some(segments), Some(_)) = (&mut self.segments, self.build.base()) {
+                segments.set_homes(Homes::of(Arc::clone(self.frames.old()?), self.build.plan()));
+            }
         }
         match &mut self.segments {
             None => {

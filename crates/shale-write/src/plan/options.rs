@@ -47,6 +47,9 @@ pub struct Options {
     /// Store what is in compressed files: deflate streams in gzip, zip, PDF and git files are
     /// rebuilt when they are read.
     pub recompress: bool,
+    /// Let an append note what its frames are like, so that the next one need not decode all. See
+    /// [`shale_format::AppendIndex`].
+    pub append_index: bool,
     /// The times to keep: `TIME_MTIME` and the other flags of `shale_format::root`, or-ed. Times
     /// that are not kept are stored as the epoch.
     pub times_kept: u8,
@@ -80,6 +83,7 @@ impl Default for Options {
             references: None,
             segment_window_len: None,
             recompress: false,
+            append_index: true,
             times_kept: TIME_MTIME,
             skip_unreadable: false,
             strict: false,

@@ -12,6 +12,7 @@ use crate::content::samples::SampleRun;
 use crate::frame::pipeline::FramePipeline;
 use crate::plan::budget::SEGMENT_INDEX_BYTES;
 use crate::plan::error::WriteError;
+use crate::segment::homes::Homes;
 use crate::segment::policy::Grain;
 use crate::segment::segmenter::{Anchor, Counters, Piece, Segmenter, Settings, Sink};
 
@@ -83,6 +84,11 @@ impl SegmentStage {
         self.segmenter.learn(anchors);
     }
 
+    /// Lets contents share short ranges with the frames that resemble them most.
+    pub(crate) fn set_homes(&mut self, homes: Homes) {
+        self.segmenter.set_homes(homes);
+    }
+
     /// Takes the next bytes of a content of `content_len` bytes.
     pub(crate) fn push(
         &mut self,
@@ -100,6 +106,8 @@ impl SegmentStage {
                 _ => self.text_grain,
             };
             self.segmenter.begin_content(content_len, grain);
+            let has_homes = self.segmenter.find_homes(bytes);
+            frames.set_short(has_homes)?;
         }
         let category = *self.open.get_or_insert(category);
         let may_split = content_len > SMALL_LEN_MAX;

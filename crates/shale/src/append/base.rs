@@ -9,8 +9,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use shale_codec::merkle::LeafHasher;
+use shale_format::append_index::APPEND_INDEX_LEN_MAX;
 use shale_format::merkle::{HASH_LEN, LEAF_LEN, MERKLE_HEAD_LEN};
-use shale_format::schema;
+use shale_format::{AppendIndex, SectionType, schema};
 use shale_read::{Image, PieceKind, ReadError, TableId};
 use shale_table::{Page, PageRef, PageSource, Schema, Table, TableRoot};
 use shale_write::digest::ContentDigest;
@@ -168,6 +169,21 @@ impl Base for ImageBase {
 
     fn frame(&self, frame: u64) -> Result<Arc<Vec<u8>>, BaseError> {
         Ok(self.image.frame(frame)?)
+    }
+
+    fn append_indexes(&self) -> Result<Vec<AppendIndex>, BaseError> {
+        let mut found = Vec::new();
+        for section in self.image.sections() {
+            // What lies after a section that cannot be read is no hint.
+            let Ok(section) = section else { break };
+            if section.section_type != SectionType::AppendIndex as u16 {
+                continue;
+            }
+            let payload = self.image.section_payload(&section, APPEND_INDEX_LEN_MAX);
+            let index = payload.ok().and_then(|payload| AppendIndex::decode(&payload).ok());
+            found.extend(index);
+        }
+        Ok(found)
     }
 
     fn page(
