@@ -42,7 +42,7 @@ impl Stage {
         create.build.threads = 1;
         create.build.frame_len = Some(16 << 10);
         let sources = [Input::new(&first)];
-        shale::create(&sources, Output::Path(&path), &create, &NoProgress).expect("it is packed");
+        shale::create(&sources, Output::Path(path.clone()), &create, &NoProgress).expect("it is packed");
         let image = std::fs::read(&path).expect("the image is there");
         Self { folder, image, source, contents }
     }
@@ -51,7 +51,7 @@ impl Stage {
     fn with_index(&self, payload: &[u8]) -> Vec<u8> {
         let opened = Image::open(Arc::new(MemorySource::new(self.image.clone())), small_options())
             .expect("what is built opens");
-        let mut trailer = opened.trailer();
+        let mut trailer = *opened.trailer();
         let tag = opened.superblock().image_tag();
         let section = |kind: SectionType, offset: usize, payload: &[u8]| {
             let header = SectionHeader {
