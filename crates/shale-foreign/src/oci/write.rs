@@ -1,7 +1,8 @@
 //! Images of containers, out: an OCI image layout, as a directory or as a tar archive of one.
 //!
 //! The caller gives the tar archives of the layers, which may serve several images, and says what
-//! runs in each image. The bytes depend on what is given alone: the time of creation is always 1970.
+//! runs in each image. The bytes depend on what is given alone: the time of creation is always
+//! 1970.
 //!
 //! Source: the image specification of OCI 1.1, its parts image layout, manifest and configuration.
 
