@@ -2,7 +2,7 @@
 //!
 //! One snapshot becomes an image of one layer. All snapshots become an image each, whose layers are
 //! those of the one before and one more with what changed, so images share layers. Layers depend on
-//! the trees only: nothing has a time of creation.
+//! the trees only.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};

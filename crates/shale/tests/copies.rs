@@ -10,7 +10,7 @@ use shale::{Adjust, CreateOptions, Input, MergePart, NoProgress, Output};
 
 /// Bytes that do not compress.
 fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
+    let mut state = seed * 2 + 1;
     let next = || {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

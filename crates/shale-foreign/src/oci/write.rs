@@ -1,7 +1,8 @@
 //! Images of containers, out: an OCI image layout, as a directory or as a tar archive of one.
 //!
 //! The caller gives the tar archives of the layers, which may serve several images, and says what
-//! runs in each image. The bytes depend on what is given alone: nothing has a time of creation.
+//! runs in each image. The bytes depend on what is given alone: the time of creation is always
+//! 1970.
 //!
 //! Source: the image specification of OCI 1.1, its parts image layout, manifest and configuration.
 
@@ -21,6 +22,8 @@ const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar";
+/// The time of creation: the specification lets it be absent, and umoci 0.4 needs it.
+const NEVER: &str = "1970-01-01T00:00:00Z";
 /// Bytes that are copied at a time.
 const BUFFER_LEN: usize = 1 << 20;
 
@@ -94,9 +97,12 @@ impl OciConfig {
         }
         let diffs: Vec<String> =
             layers.iter().map(|layer| format!("sha256:{}", layer.plain_digest)).collect();
-        let history: Vec<Value> =
-            layers.iter().map(|layer| json!({ "comment": layer.comment })).collect();
+        let history: Vec<Value> = layers
+            .iter()
+            .map(|layer| json!({ "created": NEVER, "comment": layer.comment }))
+            .collect();
         let mut document = self.platform();
+        document.insert("created".to_owned(), NEVER.into());
         document.insert("config".to_owned(), config.into());
         document.insert("rootfs".to_owned(), json!({ "type": "layers", "diff_ids": diffs }));
         document.insert("history".to_owned(), history.into());

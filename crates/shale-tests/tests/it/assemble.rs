@@ -254,7 +254,7 @@ fn rewrite_of_metadata_copies_frames() {
     let how = ["--owner", "7", "--group=8", "--chmod", "F600", "--mtime", "@1700000000.5"];
     let rewrite = |more: &[&str], output: &str| {
         let words = [&["rewrite", "old.shale", "-o", output, "-v"], &how[..], more].concat();
-        shale_in(folder, &words, 0).0
+        shale_in(folder, &words, 0).1
     };
     let said = rewrite(&[], "new.shale");
     assert!(said.contains("copied") && said.contains("verified"), "{said}");
