@@ -94,3 +94,4 @@ hand parity-blocks log
 version=0.4
 create tiny tiny
 create arrays arrays --frame-size 32K
+create samples samples

@@ -14,8 +14,8 @@ use shale_format::{Category, FrameRecord, SectionType};
 
 use crate::base::frames::OldFrames;
 use crate::base::learn::{Wanted, learn};
-use crate::content::samples::SampleRun;
 use crate::content::dedupe::Contents;
+use crate::content::samples::SampleRun;
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
 use crate::frame::compress::{Compressor, Packed, Packing, References};
