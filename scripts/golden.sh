@@ -114,3 +114,4 @@ version=0.4
 create tiny tiny
 create arrays arrays --frame-size 32K
 thin over-tiny 0.3-tiny later
+create samples samples

@@ -2,7 +2,8 @@
 
 use crate::random::Random;
 use shale_codec::{
-    ArrayShape, Codec, Difference, Encoder, Filter, Settings, Shuffle, array_form, lines_form,
+    ArrayShape, Codec, Difference, Effort, Encoder, Filter, Meaning, SampleLayout, SampleShape,
+    Settings, Shuffle, array_form, lines_form, samples_form,
 };
 use shale_format::schema;
 use shale_table::{PageRef, PageSink, Schema, TableBuilder, TableError, Value};
@@ -183,6 +184,12 @@ pub fn frames() -> Vec<Vec<u8>> {
             array_form(shape, &plain, &mut form);
             let mut seed = vec![Filter::Array.id() * 8 + codec.id(), 0, low, high];
             encoder.encode_array(shape, &form, &mut seed).expect("a form can be encoded");
+            seeds.push(seed);
+            let shape = SampleShape::new(2, 3, true, Meaning::Signed).expect("it is defined");
+            let layout = SampleLayout { shape, head_len: 5, samples_len: plain_len, row_len: 60 };
+            let form = samples_form(layout, Effort::FAST, &plain).expect("there are samples");
+            let mut seed = vec![Filter::Samples.id() * 8 + codec.id(), 0, low, high];
+            encoder.encode_samples(&form, &mut seed).expect("a form can be encoded");
             seeds.push(seed);
         }
     }

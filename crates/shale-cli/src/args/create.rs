@@ -93,8 +93,8 @@ pub struct How {
     /// Codec and settings to use instead of the level's: zstd:19, lzma:9e, lz4, stored.
     ///
     /// A leading category limits the option to this kind of data, such as text=lzma:9,lc=4,pb=0;
-    /// the option can be repeated. The categories are generic, text, code, array and
-    /// incompressible.
+    /// the option can be repeated. The categories are generic, text, code, audio, sensor,
+    /// array and incompressible.
     #[arg(short = 'C', long, value_name = "[CATEGORY=]CODEC[:SETTINGS]")]
     pub codec: Vec<String>,
     /// Order of file contents in the image, instead of the level's.

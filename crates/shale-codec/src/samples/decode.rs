@@ -1,15 +1,17 @@
 //! From the payload to samples. The payload is not trusted.
 
 use super::bits::{BitReader, WORD_BITS, mask, unzigzag};
-use super::context::{
-    CONTEXT_COUNT, RUN_LEN, context_of, energy_after, low_bits_of, value_of,
-};
+use super::context::{CONTEXT_COUNT, RUN_LEN, context_of, energy_after, low_bits_of, value_of};
 use super::predictor::{Channels, Predictor, Sample};
 use super::tables::{OPEN_MANY, STATE_COUNT, STATE_LOG, State, decoder_states, read};
 use super::{CHANNEL_COUNT_MAX, Header, STATES_AT_ONCE, TABLE_COUNT_MAX, words};
 
 /// Appends the samples of a payload to `out`.
-pub(crate) fn decode(header: &Header, payload: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
+pub(crate) fn decode(
+    header: &Header,
+    payload: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), &'static str> {
     if header.shape.width == 8 {
         decode_as::<i64>(header, payload, out)
     } else {
@@ -81,8 +83,8 @@ fn decode_as<S: Sample>(
     for state in &mut coder.at {
         *state = reader.bits(STATE_LOG) as u16;
     }
-    let mut channels =
-        Channels::<S>::new(count, header.group_count, header.row_len).ok_or("there is no memory")?;
+    let mut channels = Channels::<S>::new(count, header.group_count, header.row_len)
+        .ok_or("there is no memory")?;
     let start = out.len();
     out.resize(start + header.group_count * group_len, 0);
     let mut from = 0;

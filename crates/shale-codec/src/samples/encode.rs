@@ -9,7 +9,7 @@ use super::predictor::{Channels, Predictor};
 use super::tables::{
     EncoderStates, Frequencies, STATE_COUNT, STATE_LOG, normalized, write, written_len,
 };
-use super::{Effort, SampleShape, STATES_AT_ONCE, TABLE_COUNT_MAX, words};
+use super::{Effort, STATES_AT_ONCE, SampleShape, TABLE_COUNT_MAX, words};
 
 /// Residuals of a block of a channel.
 struct Block {
@@ -31,9 +31,10 @@ impl Logs {
             let whole = number.ilog2();
             let (mut square, mut bits) = ((number as u64) << (31 - whole), whole as u16);
             for _ in 0..8 {
-                square = square * square >> 31;
+                square = (square * square) >> 31;
                 bits = bits << 1 | (square >> 32) as u16;
-                square >>= square >> 32;
+                let doubled = square >> 32;
+                square >>= doubled;
             }
             *log = bits;
         }
@@ -68,7 +69,7 @@ pub(crate) fn encode(
     let mut before = vec![Predictor::default(); count];
     for from in (0..group_count).step_by(block_len) {
         let len = block_len.min(group_count - from);
-        for channel in 0..count {
+        for (channel, before) in before.iter_mut().enumerate() {
             let chooser = Chooser {
                 channels: &channels,
                 floats: &floats,
@@ -77,12 +78,12 @@ pub(crate) fn encode(
                 range: (from, len),
                 bits: bits(channel),
             };
-            let predictor = chooser.choose(&before[channel], effort);
-            chooser.residuals(predictor.as_ref().unwrap_or(&before[channel]), |value| {
+            let predictor = chooser.choose(before, effort);
+            chooser.residuals(predictor.as_ref().unwrap_or(before), |value| {
                 values.push(value);
             });
             if let Some(predictor) = &predictor {
-                before[channel].clone_from(predictor);
+                before.clone_from(predictor);
             }
             blocks.push(Block { predictor, channel, len });
         }

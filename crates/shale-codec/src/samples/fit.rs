@@ -190,7 +190,7 @@ pub(crate) fn fit(
         row.reverse();
     }
     let largest = own.iter().chain(&other).chain(&row).fold(0.0f64, |max, f| max.max(f.abs()));
-    if !(largest < 32_000.0) {
+    if !largest.is_finite() || largest >= 32_000.0 {
         return None;
     }
     let mut shift = 14;

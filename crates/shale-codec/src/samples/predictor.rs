@@ -62,7 +62,8 @@ pub(crate) struct Channels<S> {
 impl<S: Sample> Channels<S> {
     /// Returns nothing if there is no memory.
     pub(crate) fn new(count: usize, group_count: usize, row_len: usize) -> Option<Self> {
-        let pad = (OWN_COUNT_MAX + 1).max(if row_len > 0 { row_len + ROW_REACH_MAX + 1 } else { 0 });
+        let pad =
+            (OWN_COUNT_MAX + 1).max(if row_len > 0 { row_len + ROW_REACH_MAX + 1 } else { 0 });
         let len = count * (group_count + pad);
         let mut samples = Vec::new();
         samples.try_reserve_exact(len).ok()?;
@@ -74,10 +75,6 @@ impl<S: Sample> Channels<S> {
     #[inline(always)]
     pub(crate) fn start_of(&self, channel: usize) -> usize {
         channel * (self.group_count + self.pad) + self.pad
-    }
-
-    pub(crate) fn channel(&self, channel: usize) -> &[S] {
-        &self.samples[self.start_of(channel)..][..self.group_count]
     }
 }
 

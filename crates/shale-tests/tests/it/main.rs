@@ -8,6 +8,7 @@ mod long; // promises that take minutes, root, a network or FUSE: left out by `m
 mod reads; // what reading decodes
 mod redundancy; // what is there twice is stored once
 mod golden; // images of earlier versions
+mod samples; // sound and pictures as residuals
 mod specification; // a second reader, written from the specification
 mod vectors; // each step of reading an image
 mod open; // where an image is found

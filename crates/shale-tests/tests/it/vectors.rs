@@ -12,7 +12,7 @@ use shale_format::merkle::{FAN_OUT, LEAF_LEN};
 use shale_format::{MerkleHead, Signature};
 use shale_table::{ColumnSpec, Page, Schema};
 use shale_tests::second_reader::page::{self as second_page, Column};
-use shale_tests::second_reader::{array, lines};
+use shale_tests::second_reader::{array, lines, samples};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -276,6 +276,22 @@ fn arrays_are_what_the_vectors_say() {
 }
 
 #[test]
+fn samples_are_what_the_vectors_say() {
+    for case in cases("samples.txt", 6) {
+        let (stored, plain) = (case.bytes("stored"), case.bytes("plain"));
+        let name = String::from_utf8(case.bytes("name")).unwrap();
+        let mut found = Vec::new();
+        let ways = (Codec::Stored, Filter::Samples);
+        Decoder::new().decode_filtered(ways, &[], &stored, plain.len(), &mut found).unwrap();
+        assert_eq!(found, plain, "{name}");
+        let parts = samples::split(&stored).unwrap();
+        let (head, tail) = parts.rest.split_at(parts.head_len);
+        let undone = [head, &parts.undo().unwrap(), tail].concat();
+        assert_eq!(undone, plain, "{name}");
+    }
+}
+
+#[test]
 fn codecs_decode_what_the_vectors_have() {
     for case in cases("codecs.txt", 10) {
         let codec = Codec::from_name(case.word("codec")).unwrap();
@@ -327,8 +343,15 @@ fn a_program_in_another_language_agrees_with_the_vectors() {
     let (stdout, stderr) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
-    for name in ["pages.txt", "numbers.txt", "filters.txt", "lines.txt", "arrays.txt", "parity.txt"]
-    {
+    for name in [
+        "pages.txt",
+        "numbers.txt",
+        "filters.txt",
+        "lines.txt",
+        "arrays.txt",
+        "samples.txt",
+        "parity.txt",
+    ] {
         assert!(stdout.contains(&format!("{name}: ")), "{name} was not checked: {stdout}");
     }
 }

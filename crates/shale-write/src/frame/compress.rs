@@ -225,7 +225,7 @@ impl<'s> Compressor<'s> {
             stored_len: stored.len() as u64,
             codec: codec.id(),
             filter: filter.id(),
-            category: if codec == Codec::Stored && !packing.stores() {
+            category: if (codec, filter) == (Codec::Stored, Filter::None) && !packing.stores() {
                 Category::Incompressible as u64
             } else if filter == Filter::Array
                 || (filter == Filter::Samples && category == Category::Generic)
@@ -569,6 +569,8 @@ impl<'s> Compressor<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shale_codec::{Meaning, SampleShape};
+
     use crate::tests::random;
 
     fn packing(codec: Codec) -> Packing {
@@ -747,6 +749,51 @@ mod tests {
         let packing = Packing { array_choice: stored, ..packing };
         let packed = pack(&mut compressor, &packing, &plain, vec![]);
         assert_eq!(packed.record.filter, Filter::None.id(), "planes that are stored save nothing");
+    }
+
+    #[test]
+    fn samples_are_residuals_where_that_is_shorter_than_with_references() {
+        let noise = random(12, 100_000);
+        let wave = |i: usize| (i as f64 / 20.0).sin() * 9000.0;
+        let sample = |(i, byte): (usize, &u8)| (wave(i) as i16 + i16::from(*byte)).to_le_bytes();
+        let mut plain = b"a header".to_vec();
+        plain.extend(noise.iter().enumerate().flat_map(sample));
+        plain.extend_from_slice(b"end");
+        let shape = SampleShape::new(2, 1, false, Meaning::Signed).unwrap();
+        let layout = SampleLayout { shape, head_len: 8, samples_len: 200_000, row_len: 0 };
+        let with = Packing { samples: Some(layout), ..packing(Codec::Zstd) };
+        let mut scratch = EncoderScratch::default();
+        let mut compressor = Compressor::new(&mut scratch);
+        let packed = compressor.pack(&with, &plain, Category::Audio, vec![]).unwrap();
+        let record = &packed.record;
+        assert_eq!(
+            (record.filter, record.category),
+            (Filter::Samples.id(), Category::Audio as u64)
+        );
+        assert!(packed.stored.len() < 110_000, "{}", packed.stored.len());
+        let mut decoded = Vec::new();
+        let codec = Codec::from_id(record.codec).unwrap();
+        shale_codec::Decoder::new()
+            .decode_filtered(
+                (codec, Filter::Samples),
+                &[],
+                &packed.stored,
+                plain.len(),
+                &mut decoded,
+            )
+            .unwrap();
+        assert_eq!(decoded, plain);
+        // With the frame itself as reference, residuals cannot be shorter.
+        let references = vec![(7, Arc::new(plain.clone()))];
+        let packed = compressor.pack(&with, &plain, Category::Audio, references).unwrap();
+        assert_eq!((packed.record.filter, &packed.references[..]), (Filter::None.id(), &[7][..]));
+        // Level 0 treats them as any bytes, and so does a caller who asks for stored frames.
+        let without = Packing { effort: None, ..with };
+        let stores = Packing { choice: CodecChoice::one(Settings::STORED), ..with };
+        for packing in [without, stores] {
+            let packed = compressor.pack(&packing, &plain, Category::Audio, vec![]).unwrap();
+            assert_ne!(packed.record.filter, Filter::Samples.id());
+        }
     }
 
     #[test]

@@ -17,7 +17,6 @@ use shale_format::{AppendIndex, Category, ChunkRecord};
 use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
 
 use crate::content::categorize::category_of;
-use crate::content::samples::{SampleFinder, SampleRun};
 use crate::content::dedupe::{ContentKey, Contents};
 use crate::content::extents::Place;
 use crate::content::read::{
@@ -26,6 +25,7 @@ use crate::content::read::{
     split_runs,
 };
 use crate::content::relocation::Relocation;
+use crate::content::samples::{SampleFinder, SampleRun};
 use crate::exec::build::{Build, Env};
 use crate::exec::spill::Spill;
 use crate::frame::pipeline::FramePipeline;

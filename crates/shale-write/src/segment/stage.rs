@@ -41,7 +41,9 @@ impl PendingSamples {
         self.pushed = range.end;
         let Some(run) = run else { return };
         match self.runs.back_mut() {
-            Some((last, first)) if last.end == range.start && first.after(last.end - last.start) == run => {
+            Some((last, first))
+                if last.end == range.start && first.after(last.end - last.start) == run =>
+            {
                 last.end = range.end;
             }
             _ => self.runs.push_back((range, run)),
