@@ -70,8 +70,11 @@ impl ImageSource {
                 self.walk.skip_directory();
                 continue;
             }
-            let place = path.escape_ascii().to_string();
-            return self.entry(path, &attributes).map(Some).map_err(|error| error.at(place));
+            let place = path.clone();
+            return self
+                .entry(path, &attributes)
+                .map(Some)
+                .map_err(|error| error.at(place.escape_ascii().to_string()));
         }
     }
 
