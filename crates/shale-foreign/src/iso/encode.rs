@@ -211,9 +211,13 @@ pub(super) fn times(date: [u8; 7]) -> Vec<u8> {
     field(b"TF", &[&[2], &date[..]].concat())
 }
 
-/// A device.
+/// A device. Small numbers are packed as all programs read them, others as Linux does.
 pub(super) fn device((major, minor): (u32, u32)) -> Vec<u8> {
-    field(b"PN", &[both(major), both(minor)].concat())
+    let numbers = match (major, minor) {
+        (1..0x1000, 0..0x100) => [0, major << 8 | minor],
+        _ => [major, minor],
+    };
+    field(b"PN", &numbers.map(both).concat())
 }
 
 /// A name, in one field or two.

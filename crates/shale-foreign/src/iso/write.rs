@@ -17,6 +17,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use shale_format::InodeKind;
 use shale_format::inode::device_parts;
+use shale_format::limits::NAME_LEN_MAX;
 
 use super::encode::{self, FLAG_CONTINUES, FLAG_DIRECTORY, Identifiers, PathTableEntry, Record};
 use super::encode::{Records, Volume};
@@ -394,6 +395,12 @@ impl<W: Write + Seek> Archive for IsoWriter<W> {
                     let len = target.len();
                     return Ok(Taken::not(format!("left out: its target has {len} bytes")));
                 }
+                let longest = target.split(|&byte| byte == b'/').map(<[u8]>::len).max();
+                if longest.is_some_and(|len| len > NAME_LEN_MAX) {
+                    return Ok(Taken::not(format!(
+                        "left out: a component of its target has more than {NAME_LEN_MAX} bytes"
+                    )));
+                }
                 if target != entry.target {
                     taken.lost.push("its target lost slashes that say nothing".to_owned());
                 }
@@ -401,6 +408,11 @@ impl<W: Write + Seek> Archive for IsoWriter<W> {
             }
             InodeKind::BlockDevice | InodeKind::CharDevice => {
                 let (major, minor) = device_parts(metadata.device);
+                if major == 0 && minor > 0xff {
+                    return Ok(Taken::not(format!(
+                        "left out: there is no device {major}:{minor} in ISO 9660"
+                    )));
+                }
                 Body::Device(major, minor)
             }
             InodeKind::Fifo | InodeKind::Socket => Body::Other,
