@@ -56,8 +56,8 @@ pub mod inode;
 /// The header of a bundle: an executable and an image in one file.
 pub mod bundle;
 
-pub use bundle::Bundle;
 pub use append_index::AppendIndex;
+pub use bundle::Bundle;
 pub use chunk::{Carried, ChunkRecord};
 pub use error::FormatError;
 pub use features::Features;

@@ -62,12 +62,12 @@ pub use merge::{MergePart, merge};
 pub use oci::{OciOptions, OciOutput, OciReport, export_oci};
 pub use options::{Container, CreateOptions, Password};
 pub use retention::{Fate, Retention};
+pub use rewrite::rewrite;
 pub use split::{SplitReport, split};
 pub use states::{SnapshotFacts, snapshot_facts};
 pub use survey::survey;
-pub use thin::{ThinBase, ThinReport, WholeOptions, WholeReport, create_thin, over, patch, whole};
-pub use rewrite::rewrite;
 pub use tags::{TagReport, append_tags, create_tags};
+pub use thin::{ThinBase, ThinReport, WholeOptions, WholeReport, create_thin, over, patch, whole};
 pub use verify::{VerifyReport, verify};
 
 pub use shale_check::{

@@ -42,7 +42,8 @@ impl Stage {
         create.build.threads = 1;
         create.build.frame_len = Some(16 << 10);
         let sources = [Input::new(&first)];
-        shale::create(&sources, Output::Path(path.clone()), &create, &NoProgress).expect("it is packed");
+        shale::create(&sources, Output::Path(path.clone()), &create, &NoProgress)
+            .expect("it is packed");
         let image = std::fs::read(&path).expect("the image is there");
         Self { folder, image, source, contents }
     }
