@@ -188,8 +188,8 @@ fn files_of(file: &GrowingFile, path: &Path, options: &AppendOptions) -> Result<
     Ok(gather(first, &FilePlace::new(path), &options.create.bases)?)
 }
 
-/// Opens the image in its newest state. Also returns its files, and how many bytes of an interrupted
-/// append follow it.
+/// Opens the image in its newest state. Also returns its files, and how many bytes of an
+/// interrupted append follow it.
 fn open_image(
     file: &GrowingFile,
     path: &Path,

@@ -2,8 +2,8 @@
 //! with its base.
 //!
 //! [`create_thin`] writes the end of an image whose beginning is another one, the *base*. The base
-//! is only read. [`whole`] joins both again: the result is one file, byte for byte the image that an
-//! append to the base would have made, with the same identity wherever it is joined. [`patch`]
+//! is only read. [`whole`] joins both again: the result is one file, byte for byte the image that
+//! an append to the base would have made, with the same identity wherever it is joined. [`patch`]
 //! appends the end to the file of the base instead.
 
 use std::fs::File;
@@ -339,9 +339,9 @@ pub fn whole(
     Ok(joined.report())
 }
 
-/// Appends the end that a thin image holds to the file of its base, which is at `path` and ends with
-/// the state that the thin image continues. Until the last bytes are written, readers see the base;
-/// whatever ends this early leaves the base as it was.
+/// Appends the end that a thin image holds to the file of its base, which is at `path` and ends
+/// with the state that the thin image continues. Until the last bytes are written, readers see the
+/// base; whatever ends this early leaves the base as it was.
 ///
 /// # Errors
 /// The file of the base has grown since or holds something else, a byte is not what the identity

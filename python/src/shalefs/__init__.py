@@ -25,6 +25,7 @@ def open(source, snapshot=None, expect=None, cache_bytes=64 << 20,  # noqa: A001
     `snapshot` is a name, a number from 0, "#NUMBER", "latest" (default), or a time in UTC such as "2026-11-22" or
     "2026-11-22T10:00", which means the newest snapshot not after it. With `expect`, an identity in hexadecimal, every
     byte is verified against it. `base` is the base of a thin image: a path, a directory that holds it, a URL or bytes;
-    it is also looked for beside the thin image, as the other parts of a split image are beside the first. Raises NotAnImageError, UnsupportedError, DamagedError or IdentityError.
+    it is also looked for beside the thin image, as the other parts of a split image are beside the first.
+    Raises NotAnImageError, UnsupportedError, DamagedError or IdentityError.
     """
     return FileSystem(source, snapshot, expect, cache_bytes, storage_options, base)

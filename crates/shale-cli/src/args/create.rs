@@ -29,8 +29,8 @@ pub struct Create {
     /// The image to write; `-` is standard output.
     #[arg(short, long, value_name = "IMAGE")]
     pub output: PathBuf,
-    /// With --base, read all files of directories, also those whose length and modification time are
-    /// those of the base.
+    /// With --base, read all files of directories, also those whose length and modification time
+    /// are those of the base.
     #[arg(long)]
     pub checksum: bool,
     /// What becomes of the output.

@@ -7,8 +7,8 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Joins a thin image with its base, which begins with the first byte of `base`. `None` if a head is
-/// not as the specification says, or the base is another.
+/// Joins a thin image with its base, which begins with the first byte of `base`. `None` if a head
+/// is not as the specification says, or the base is another.
 pub fn join(thin: &[u8], base: &[u8]) -> Option<Vec<u8>> {
     let superblock = thin.get(..64)?;
     let right = superblock[..8] == [0x8b, 0x53, 0x48, 0x41, 0x4c, 0x45, 0x0d, 0x0a]

@@ -95,7 +95,8 @@ def _gather(source, finder, bases, depth, tried):
             reasons.append(str(error))
             if base is not None:
                 base.close()
-    raise ShaleError(f"the image is thin, and its base was not found: {wanted}; {'; '.join(reasons) or 'nothing tried'}")
+    why = "; ".join(reasons) or "nothing tried"
+    raise ShaleError(f"the image is thin, and its base was not found: {wanted}; {why}")
 
 
 def _head(source):
@@ -147,7 +148,8 @@ def _start_of_base(source, image_id, base_len, identity):
     trailer = source.read_at(start + base_len - 128, 128)
     fields = struct.unpack_from("<8sHB5xQQQQQQ", trailer)
     if (fields[0] != _SECTION or fields[1] != _TRAILER or fields[3] != base_len - 128 or fields[4] != 64
-            or xxh3_64(trailer[:56]) != fields[8] or xxh3_64(trailer[64:]) != fields[7] or trailer[104:120] != image_id):
+            or xxh3_64(trailer[:56]) != fields[8] or xxh3_64(trailer[64:]) != fields[7]
+            or trailer[104:120] != image_id):
         raise ShaleError("it is damaged, or has no state of this length")
     merkle = struct.unpack_from("<Q", trailer, 120)[0]
     if not merkle or merkle + 128 > base_len:
@@ -178,7 +180,8 @@ def _join_parts(first, finder, stem, number, count):
         return stem + f".{part:0{digits}}-of-{count}".encode()
 
     if number != 1:
-        raise ShaleError(f"this is part {number} of {count} of an image; name its first part, {os.fsdecode(named(1))!r}")
+        wanted = os.fsdecode(named(1))
+        raise ShaleError(f"this is part {number} of {count} of an image; name its first part, {wanted!r}")
     sources = [first]
     for part in range(2, count + 1):
         try:
@@ -187,8 +190,8 @@ def _join_parts(first, finder, stem, number, count):
             raise ShaleError(f"part {part} of {count} of the image cannot be opened: {error}") from None
         size = sources[-1].size
         if size != first.size if part < count else not 1 <= size <= first.size:
-            raise ShaleError(f"part {part} of {count} has {size} bytes and part 1 has {first.size}: one is truncated or "
-                             "swapped with another")
+            raise ShaleError(f"part {part} of {count} has {size} bytes and part 1 has {first.size}: one is truncated "
+                             "or swapped with another")
     return JoinedSource([(source, 0, source.size) for source in sources]), [source.size for source in sources]
 
 
