@@ -56,7 +56,10 @@ missing() {
 
 make_tree() {
   [ -e "$work/$1.manifest" ] && return
-  "$tree" golden "$1" "$work/$1"
+  case $1 in
+    streams) scripts/golden-streams.py "$work/$1" ;;
+    *) "$tree" golden "$1" "$work/$1" ;;
+  esac
   "$tree" manifest "$work/$1" > "$work/$1.manifest"
 }
 
@@ -94,3 +97,4 @@ hand parity-blocks log
 version=0.4
 create tiny tiny
 create arrays arrays --frame-size 32K
+create streams streams --recompress=on --frame-size 32K

@@ -45,6 +45,8 @@ pub struct Level {
     pub tries_incompressible: bool,
     /// Try filters on machine code, text and arrays.
     pub tries_filters: bool,
+    /// Store what is in compressed files.
+    pub recompress: bool,
 }
 
 /// A codec for frames of which a quick trial leaves little.
@@ -164,6 +166,9 @@ pub const LEVELS: [Level; 10] = [
     ),
 ];
 
+/// The first level that stores what is in compressed files. The levels below are for packing fast.
+const RECOMPRESS_LEVEL_MIN: u8 = 7;
+
 /// A level whose frames stand alone, so they are compressed while files are read.
 const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level: i32) -> Level {
     Level {
@@ -182,6 +187,7 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
         page_level,
         tries_incompressible: false,
         tries_filters: false,
+        recompress: false,
     }
 }
 
@@ -219,6 +225,7 @@ const fn related(
         page_level: 19,
         tries_incompressible: level >= 9,
         tries_filters: true,
+        recompress: level >= RECOMPRESS_LEVEL_MIN,
     }
 }
 

@@ -45,8 +45,8 @@ pub struct Options {
     /// Shortest range that segment dedupe looks for; 0 turns it off. The level's by default.
     pub segment_window_len: Option<u32>,
     /// Store what is in compressed files: deflate streams in gzip, zip, PDF and git files are
-    /// rebuilt when they are read.
-    pub recompress: bool,
+    /// rebuilt when they are read. The level's by default.
+    pub recompress: Option<bool>,
     /// The times to keep: `TIME_MTIME` and the other flags of `shale_format::root`, or-ed. Times
     /// that are not kept are stored as the epoch.
     pub times_kept: u8,
@@ -79,7 +79,7 @@ impl Default for Options {
             first_is_hot: false,
             references: None,
             segment_window_len: None,
-            recompress: false,
+            recompress: None,
             times_kept: TIME_MTIME,
             skip_unreadable: false,
             strict: false,
