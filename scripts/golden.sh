@@ -75,7 +75,10 @@ missing() {
 
 make_tree() {
   [ -e "$work/$1.manifest" ] && return
-  "$tree" golden "$1" "$work/$1"
+  case $1 in
+    streams) scripts/golden-streams.py "$work/$1" ;;
+    *) "$tree" golden "$1" "$work/$1" ;;
+  esac
   "$tree" manifest "$work/$1" > "$work/$1.manifest"
 }
 
@@ -115,3 +118,4 @@ create tiny tiny
 create arrays arrays --frame-size 32K
 thin over-tiny 0.3-tiny later
 create samples samples
+create streams streams --recompress=on --frame-size 32K

@@ -56,7 +56,9 @@ pub use compact::compact;
 pub use create::{CreateReport, create};
 pub use dump::dump;
 pub use error::{Error, error_kind};
-pub use info::{Bounds, FrameGroup, Info, ParityInfo, SectionGroup, SnapshotInfo, TableInfo, info};
+pub use info::{
+    Bounds, FrameGroup, Info, ParityInfo, SectionGroup, SnapshotInfo, StreamGroup, TableInfo, info,
+};
 pub use input::{Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, Listed, Pseudo};
 pub use merge::{MergePart, merge};
 pub use oci::{OciOptions, OciOutput, OciReport, export_oci};

@@ -113,14 +113,15 @@ pub struct How {
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub frame_size: Option<u64>,
     /// Store what is in gzip, zip (also wheels, jars and office documents), PDF and git files
-    /// instead of their compressed bytes, which are rebuilt bit for bit when they are read.
+    /// instead of their compressed bytes, which are rebuilt bit for bit when they are read
+    /// (default: on from level 7).
     ///
     /// Such trees become two to five times smaller. They take as long to pack as their unpacked
-    /// files, and reading them takes the time to compress them. Applies to files of at most 32 MiB;
-    /// inside of archives, of 1 MiB.
+    /// files, and reading them takes the time to compress them. Applies to files of at most 32 MiB,
+    /// and to files in tar archives.
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
-        default_value = "off", default_missing_value = "on")]
-    pub recompress: Switch,
+        default_missing_value = "on")]
+    pub recompress: Option<Switch>,
     /// Do not read the image back and compare it with the source.
     #[arg(long)]
     pub no_verify: bool,

@@ -197,6 +197,19 @@ fn summary(
     line("snapshots", format!("{}: {}", names.len(), names.join(", ")))?;
     let made = info.history.last().map_or("not recorded".to_owned(), |line| made_with(line));
     line("made with", made)?;
+    for (index, group) in info.streams.iter().enumerate() {
+        let label = if index == 0 { "rebuilt" } else { "" };
+        line(
+            label,
+            format!(
+                "{}: {} compressed streams of {}, stored as the {} that they hold",
+                text::escape(group.container.as_bytes()),
+                size::count(group.streams),
+                size::show(group.bytes),
+                size::show(group.plain_bytes)
+            ),
+        )?;
+    }
     line("protection", protection(info))?;
     line(
         "random read",

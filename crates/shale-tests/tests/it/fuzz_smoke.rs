@@ -89,6 +89,25 @@ fn manifest_lines_survive_mutation() {
     run(&seeds::manifests(), 20_000, fuzz::manifest_lines);
 }
 
+#[test]
+fn containers_are_taken_apart_and_read_back() {
+    let seeds = seeds::containers();
+    assert!(seeds.len() >= 9, "{} seeds", seeds.len());
+    run(&seeds, 800, fuzz::take_apart);
+}
+
+#[test]
+fn deflate_streams_survive_mutation() {
+    run(&seeds::deflate_streams(), 6000, fuzz::deflate_stream);
+}
+
+#[test]
+fn chunks_are_rebuilt_alike_by_two_readers() {
+    let seeds = seeds::chunks();
+    assert!(seeds.len() >= 12, "{} seeds", seeds.len());
+    run(&seeds, 3000, fuzz::chunk_rebuild);
+}
+
 /// A golden image.
 fn golden(name: &str) -> Vec<u8> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/images");
@@ -167,6 +186,9 @@ fn body(target: &str) -> fn(&[u8]) {
         "table_page" => fuzz::table_page,
         "frame_decode" => fuzz::frame_decode,
         "manifest_lines" => fuzz::manifest_lines,
+        "take_apart" => fuzz::take_apart,
+        "deflate_stream" => fuzz::deflate_stream,
+        "chunk_rebuild" => fuzz::chunk_rebuild,
         "identity" => fuzz::identity,
         "parity" => fuzz::parity,
         "signature" => fuzz::signature,

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Every golden image; tidy compares this list with the folder.
-const IMAGES: [&str; 20] = [
+const IMAGES: [&str; 21] = [
     "0.1-tiny.shale",
     "0.1-metadata.shale",
     "0.1-contents.shale",
@@ -37,6 +37,7 @@ const IMAGES: [&str; 20] = [
     "0.3-snapshots.shale",
     "0.3-parity-blocks.shale",
     "0.4-arrays.shale",
+    "0.4-streams.shale",
 ];
 
 /// Of the tree of both images of 0.2.
@@ -115,6 +116,8 @@ fn golden_images_use_everything_that_the_format_has() {
     all("codec", &mut (0..=4));
     all("filter", &mut (0..=5));
     all("depth", &mut (0..=8));
+    all("encoder", &mut (1..=3));
+    all("chunk depth", &mut (1..=3));
     all("page codec", &mut (0..=2));
     // Tables that are empty, that have one page, and with one level or more of index pages.
     all("levels", &mut [0, 1, 3, 4].into_iter());

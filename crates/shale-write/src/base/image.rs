@@ -98,11 +98,11 @@ pub trait Base: Send + Sync {
         holes: &[Range<u64>],
     ) -> Result<bool, BaseError>;
 
-    /// Returns whether bytes of a content are rebuilt.
+    /// Returns the greatest depth of the chunks that a content is rebuilt from; 0 if it is not.
     ///
     /// # Errors
     /// The image cannot be read.
-    fn content_is_rebuilt(&self, content: u64) -> Result<bool, BaseError>;
+    fn content_depth(&self, content: u64) -> Result<u64, BaseError>;
 
     /// Returns all frames, in order.
     ///

@@ -13,6 +13,8 @@ use crate::content::categorize::category_of;
 use crate::content::samples::{SampleFinder, SampleRun};
 use crate::plan::digest::{ContentDigest, ContentHasher, is_zero};
 use crate::plan::report::problem_kind;
+use crate::recompress::container::Container;
+use crate::recompress::gate::Reservation;
 use shale_format::{Category, ChunkRecord, InodeKind};
 use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
 
@@ -59,6 +61,10 @@ pub(crate) struct SmallContent {
     pub(crate) change: Option<ChangeKind>,
     /// Deflate streams in it, in order.
     pub(crate) streams: Vec<FoundStream>,
+    /// Its streams were not looked for yet: an equal file was met, or there was no memory.
+    pub(crate) is_deferred: bool,
+    /// The memory that the streams take.
+    pub(crate) reservation: Option<Reservation>,
 }
 
 /// A deflate stream in a content.
@@ -66,9 +72,11 @@ pub(crate) struct SmallContent {
 pub(crate) struct FoundStream {
     /// What it holds.
     pub(crate) plain: Box<SmallContent>,
-    /// Ranges of the content, ascending, and what they are rebuilt from. `base` and `content` are
-    /// not known yet.
+    /// Ranges of the content, ascending, and what they are rebuilt from. `base`, `content` and
+    /// `depth` are not known yet.
     pub(crate) chunks: Vec<(Range<usize>, ChunkRecord)>,
+    /// What it was found in.
+    pub(crate) kind: Container,
 }
 
 /// What to do about files that change while they are read.
@@ -206,6 +214,8 @@ pub(crate) fn small_content(
         read_again: 0,
         change: None,
         streams: Vec::new(),
+        is_deferred: false,
+        reservation: None,
     }
 }
 

@@ -13,6 +13,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
+use shale_format::limits::CHUNK_DEPTH_MAX;
 use shale_format::{AppendIndex, Category, ChunkRecord};
 use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
 
@@ -37,8 +38,9 @@ use crate::output::frame_table::FrameTable;
 use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
 use crate::plan::order::Order;
-use crate::plan::report::{Report, Stage, problem_kind};
-use crate::recompress::take_apart::take_apart;
+use crate::plan::report::{Report, Stage, StreamCounts, problem_kind};
+use crate::recompress::container::Container;
+use crate::recompress::take_apart::{may_hold_streams, memory_len, memory_len_max, take_apart};
 use crate::segment::homes::Homes;
 use crate::segment::stage::SegmentStage;
 use shale_host::Phase;
@@ -53,9 +55,13 @@ pub(crate) struct ContentWriter<'env> {
     buffer: Option<ReorderBuffer>,
     /// Ranges of the buffer that hold samples, ascending.
     buffered_samples: Vec<(Range<u64>, SampleRun)>,
-    /// Contents with streams, by number in this build: the number of the first content that was
+    /// Files with streams, by number in this build: the number of the first content that was
     /// stored for them.
     containers: HashMap<u64, u64>,
+    /// Contents of this build that are rebuilt: the depth of their chunks.
+    depths: HashMap<u64, u64>,
+    /// What is in a stream that holds streams goes into the buffer as one.
+    is_in_group: bool,
     /// Whether frames of the image that is continued were learned.
     has_learned: bool,
     counts: Counts,
@@ -68,9 +74,7 @@ struct Counts {
     duplicate_bytes: u64,
     held_files: u64,
     held_bytes: u64,
-    streams: u64,
-    stream_bytes: u64,
-    stream_plain_bytes: u64,
+    streams: [StreamCounts; Container::ALL.len()],
 }
 
 /// All contents of a build.
@@ -127,6 +131,8 @@ impl<'env> ContentWriter<'env> {
             buffer,
             buffered_samples: Vec::new(),
             containers: HashMap::new(),
+            depths: HashMap::new(),
+            is_in_group: false,
             has_learned: false,
             counts: Counts::default(),
             build,
@@ -175,36 +181,19 @@ impl<'env> ContentWriter<'env> {
         if let Some(id) = self.find(&key)? {
             return Ok(Outcome::Stored(metadata, id, content.change));
         }
-        let id = if content.streams.is_empty() {
-            self.store(&content, &[], len, content.category)?
-        } else {
-            self.store_container(content.streams.drain(..).collect(), &content)?
-        };
+        if content.is_deferred {
+            // The memory for one file is set aside for this thread.
+            find_streams(self.build.env, &mut content);
+        }
+        let id = self.store_container(&content)?;
         Ok(Outcome::Stored(metadata, id, content.change))
     }
 
-    /// Stores a content with deflate streams: what is in them as contents of their own, then the
-    /// rest of its bytes.
-    fn store_container(
-        &mut self,
-        streams: Vec<FoundStream>,
-        content: &SmallContent,
-    ) -> Result<u64, WriteError> {
-        let mut rebuilt = Vec::new();
+    /// Stores a content: what is in its streams as contents of their own, then the rest of its
+    /// bytes.
+    fn store_container(&mut self, content: &SmallContent) -> Result<u64, WriteError> {
         let first = self.contents.count() as u64;
-        for stream in streams {
-            let Some(id) = self.inner(&stream.plain)? else { continue };
-            let records =
-                stream.chunks.iter().map(|(_, chunk)| ChunkRecord { content: id, ..*chunk });
-            let mut place = self.contents.chunks.add_stream(records);
-            self.counts.streams += 1;
-            self.counts.stream_plain_bytes += stream.plain.bytes.len() as u64;
-            for (range, chunk) in stream.chunks {
-                self.counts.stream_bytes += chunk.len;
-                rebuilt.push((range, place));
-                place += chunk.len;
-            }
-        }
+        let (rebuilt, depth) = self.store_streams(&content.streams)?;
         if rebuilt.is_empty() {
             return self.store(content, &[], content.bytes.len() as u64, content.category);
         }
@@ -212,20 +201,72 @@ impl<'env> ContentWriter<'env> {
         // Short headers between streams are stored as a small file of no special kind.
         let literal_len = (content.bytes.len() - rebuilt_len) as u64;
         let id = self.store(content, &rebuilt, literal_len, Category::Generic)?;
-        self.containers.insert(id - self.contents.first(), first);
+        let local = id - self.contents.first();
+        self.depths.insert(local, depth);
+        if !self.is_in_group {
+            self.containers.insert(local, first);
+        }
         Ok(id)
     }
 
-    /// Stores what is in a stream, unless it is there already. `None` if it is there, but has to
-    /// be rebuilt itself.
-    fn inner(&mut self, content: &SmallContent) -> Result<Option<u64>, WriteError> {
-        let len = content.bytes.len() as u64;
-        if let Some(id) =
-            self.contents.find(&ContentKey { len, digest: content.digest, holes: &[] })?
-        {
-            return Ok((!self.contents.is_rebuilt(id)?).then_some(id));
+    /// Stores what is in streams. Returns the ranges that are rebuilt from it, where they lie in
+    /// rebuilt space, and the depth of their chunks.
+    fn store_streams(
+        &mut self,
+        streams: &[FoundStream],
+    ) -> Result<(Vec<(Range<usize>, u64)>, u64), WriteError> {
+        let (mut rebuilt, mut deepest) = (Vec::new(), 0);
+        for stream in streams {
+            let (id, below) = self.inner(&stream.plain)?;
+            let depth = below + 1;
+            if depth > CHUNK_DEPTH_MAX {
+                continue;
+            }
+            deepest = deepest.max(depth);
+            let records =
+                stream.chunks.iter().map(|(_, chunk)| ChunkRecord { content: id, depth, ..*chunk });
+            let mut place = self.contents.chunks.add_stream(records);
+            let counts = &mut self.counts.streams[stream.kind as usize];
+            counts.streams += 1;
+            counts.plain_bytes += stream.plain.bytes.len() as u64;
+            for (range, chunk) in &stream.chunks {
+                counts.bytes += chunk.len;
+                rebuilt.push((range.clone(), place));
+                place += chunk.len;
+            }
         }
-        self.store(content, &[], len, content.category).map(Some)
+        Ok((rebuilt, deepest))
+    }
+
+    /// Stores what is in a stream, unless it is there already. Returns its id and the depth of its
+    /// chunks, 0 if it has none.
+    fn inner(&mut self, content: &SmallContent) -> Result<(u64, u64), WriteError> {
+        let len = content.bytes.len() as u64;
+        let key = ContentKey { len, digest: content.digest, holes: &[] };
+        if let Some(id) = self.contents.find(&key)? {
+            let depth = match id.checked_sub(self.contents.first()) {
+                Some(local) => self.depths.get(&local).copied().unwrap_or(0),
+                None => self.contents.depth_in_base(id)?,
+            };
+            return Ok((id, depth));
+        }
+        if content.streams.is_empty() || self.is_in_group {
+            let id = self.store_container(content)?;
+            return Ok((id, self.depths.get(&(id - self.contents.first())).copied().unwrap_or(0)));
+        }
+        // A chunk of this stream needs what is in many of the streams in it, so they stay together.
+        let start = self.buffer.as_ref().map_or(0, ReorderBuffer::end);
+        self.is_in_group = true;
+        let stored = self.store_container(content);
+        self.is_in_group = false;
+        let id = stored?;
+        let local = id - self.contents.first();
+        if let Some(buffer) = &mut self.buffer {
+            let first = content.streams.first().map_or(content, |stream| &stream.plain);
+            let len = buffer.end() - start;
+            buffer.end_content(start, local, len, first.category, &content.similarity_sketch);
+        }
+        Ok((id, self.depths.get(&local).copied().unwrap_or(0)))
     }
 
     /// Stores the bytes of a content that is not there yet, all but those at the ranges of
@@ -262,7 +303,7 @@ impl<'env> ContentWriter<'env> {
             self.contents.note_sample(content.bytes.len() as u64, sample_of(&content.bytes))?;
         }
         let id = self.contents.push(content.digest, base);
-        if let Some(buffer) = &mut self.buffer {
+        if let Some(buffer) = self.buffer.as_mut().filter(|_| !self.is_in_group) {
             let sketch = &content.similarity_sketch;
             let local = id - self.contents.first();
             buffer.end_content(buffer_start, local, len, category, sketch);
@@ -374,9 +415,8 @@ impl<'env> ContentWriter<'env> {
         report.duplicate_bytes = self.counts.duplicate_bytes;
         report.held_files = self.counts.held_files;
         report.held_bytes = self.counts.held_bytes;
-        report.streams = self.counts.streams;
-        report.stream_bytes = self.counts.stream_bytes;
-        report.stream_plain_bytes = self.counts.stream_plain_bytes;
+        let kinds = Container::ALL.into_iter().zip(self.counts.streams);
+        report.streams = kinds.filter(|(_, counts)| counts.streams > 0).collect();
         report.first_content = self.contents.first();
         report.contents = self.contents.count() as u64;
         let extents = &self.contents.extents;
@@ -736,17 +776,51 @@ impl Stored {
 /// Adds what the build needs to know of a content: the streams in it, and the similarity sketch
 /// where the order needs it.
 pub(crate) fn sketched(env: &Env<'_>, mut content: SmallContent) -> SmallContent {
-    if env.options.recompress {
-        take_apart(&mut content, &|| env.is_cancelled());
-    }
-    let needs_sketch = env.plan.order == Order::Similarity;
-    if needs_sketch && content.streams.is_empty() {
-        content.similarity_sketch = similarity::sketch_of(&content.bytes);
-    }
-    for stream in content.streams.iter_mut().filter(|_| needs_sketch) {
-        stream.plain.similarity_sketch = similarity::sketch_of(&stream.plain.bytes);
+    if env.plan.recompress && may_hold_streams(&content.bytes) {
+        let reservation = env.gate.reserve(memory_len_max(content.bytes.len() as u64));
+        if reservation.is_none() || !env.meet(content.digest) {
+            content.is_deferred = true;
+            return content;
+        }
+        content.reservation = reservation;
+        find_streams(env, &mut content);
+        let used = memory_len(&content);
+        if let Some(reservation) = &mut content.reservation {
+            reservation.shrink(used);
+        }
+    } else {
+        sketch(env, &mut content);
     }
     content
+}
+
+/// Finds the streams in a content, and sketches what it is then stored as.
+fn find_streams(env: &Env<'_>, content: &mut SmallContent) {
+    take_apart(content, &|| env.is_cancelled());
+    sketch(env, content);
+}
+
+/// Sketches a content without streams, or what is in its streams.
+fn sketch(env: &Env<'_>, content: &mut SmallContent) {
+    if env.plan.order != Order::Similarity {
+        return;
+    }
+    if content.streams.is_empty() {
+        content.similarity_sketch = similarity::sketch_of(&content.bytes);
+    }
+    for stream in &mut content.streams {
+        let mut sketcher = Sketcher::default();
+        sketch_group(&stream.plain, &mut sketcher);
+        stream.plain.similarity_sketch = sketcher.finish();
+    }
+}
+
+/// Sketches what is stored together for the plain bytes of a stream.
+fn sketch_group(content: &SmallContent, sketcher: &mut Sketcher) {
+    if content.streams.is_empty() {
+        sketcher.push(&content.bytes);
+    }
+    content.streams.iter().for_each(|stream| sketch_group(&stream.plain, sketcher));
 }
 
 /// A content that came once and was copied to a temporary file.

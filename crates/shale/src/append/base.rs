@@ -146,15 +146,16 @@ impl Base for ImageBase {
         Ok(known.digest == *digest && known.holes == holes)
     }
 
-    fn content_is_rebuilt(&self, content: u64) -> Result<bool, BaseError> {
+    fn content_depth(&self, content: u64) -> Result<u64, BaseError> {
+        let mut depth = 0;
         if self.image.chunk_count() > 0 {
             for piece in self.image.pieces(content, 0..u64::MAX)? {
-                if matches!(piece?.kind, PieceKind::Rebuilt { .. }) {
-                    return Ok(true);
+                if let PieceKind::Rebuilt { chunk, .. } = piece?.kind {
+                    depth = depth.max(self.image.chunk_record(chunk)?.depth);
                 }
             }
         }
-        Ok(false)
+        Ok(depth)
     }
 
     fn frames(&self) -> Result<Vec<BaseFrame>, BaseError> {
