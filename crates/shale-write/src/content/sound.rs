@@ -122,7 +122,7 @@ fn wav(bytes: &[u8], len: u64) -> Option<(Range<u64>, SampleShape)> {
 
 fn w64(bytes: &[u8], len: u64) -> Option<(Range<u64>, SampleShape)> {
     let numbers = Numbers { bytes, is_big: false };
-    if numbers.u64(4) != 0x28DB_D6A5_11CF_912E || numbers.id(24) != b"wave" {
+    if numbers.u64(4) != 0xDB28_D6A5_11CF_912E || numbers.id(24) != b"wave" {
         return None;
     }
     let mut found = None;
