@@ -22,8 +22,8 @@ mod remote; // images that are elsewhere, and the cache of them
 mod integrity; // check, signatures, parity and repair
 
 pub use append::Append;
-pub use bundle::Bundle;
 pub use assemble::{Compact, Copying, Forget, Merge};
+pub use bundle::Bundle;
 pub use create::{Create, How, Mkfs, OrderChoice, Switch, Target, TimeName};
 pub use export::{CompressChoice, Export, FormatChoice};
 pub use extract::{Extract, OverwriteChoice, SparseChoice};

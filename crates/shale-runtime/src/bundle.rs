@@ -10,9 +10,7 @@ use std::sync::Arc;
 use shale_codec::digest::xxh3_128;
 use shale_format::Bundle;
 use shale_format::FormatError;
-use shale_format::bundle::{
-    BUNDLE_BLOCK_LEN, EXECUTABLE_HEAD_LEN, bundle_offset, executable_len,
-};
+use shale_format::bundle::{BUNDLE_BLOCK_LEN, EXECUTABLE_HEAD_LEN, bundle_offset, executable_len};
 use shale_read::{FileSource, FrameCache, Identity, Image, OffsetChoice, Options, Workers};
 
 use crate::failure::{During, Failure};

@@ -182,8 +182,7 @@ impl Driver {
                 }
             };
             let view = Arc::clone(&tree);
-            let mounted =
-                attached.and_then(|attached| shale_fuse::serve(view, attached, &options));
+            let mounted = attached.and_then(|attached| shale_fuse::serve(view, attached, &options));
             let mounted = match mounted {
                 Ok(mounted) => mounted,
                 Err(error) => {
@@ -219,16 +218,8 @@ impl Driver {
             Some((Listener::bind(&socket).ok()?, numbers(&socket)))
         });
         let holders = link.peer().into_iter().collect();
-        let driver = Self {
-            job,
-            way,
-            mount_point,
-            unmounter,
-            ended: ended.into(),
-            door,
-            holders,
-            log,
-        };
+        let driver =
+            Self { job, way, mount_point, unmounter, ended: ended.into(), door, holders, log };
         // If the start is gone, there is no holder, and the mount goes at once.
         let _ = link.answer(&driver.ready());
         Ok(driver)

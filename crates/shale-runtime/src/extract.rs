@@ -53,7 +53,8 @@ pub fn extract(
     // The positions in the patterns of the directories on the path.
     let mut positions = vec![patterns.start()];
     while let Some(step) = walk.advance().during("read the image")? {
-        let (path, depth, found) = (Path::new(OsStr::from_bytes(step.path)), step.depth, step.attributes);
+        let (path, depth, found) =
+            (Path::new(OsStr::from_bytes(step.path)), step.depth, step.attributes);
         if depth == 0 {
             job.made.push((PathBuf::new(), found));
             continue;
@@ -95,9 +96,8 @@ impl Job<'_> {
         self.parents(path)?;
         self.count += 1;
         let place = self.target.join(path);
-        let make = |result: std::io::Result<()>| {
-            result.during(format_args!("make {}", place.display()))
-        };
+        let make =
+            |result: std::io::Result<()>| result.during(format_args!("make {}", place.display()));
         match found.kind {
             InodeKind::Directory => self.directory(path, found),
             InodeKind::File => {
@@ -127,7 +127,8 @@ impl Job<'_> {
             return Ok(());
         }
         self.parents(parent)?;
-        let inode = self.tree.lookup_path(parent.as_os_str().as_bytes()).during("read the image")?;
+        let inode =
+            self.tree.lookup_path(parent.as_os_str().as_bytes()).during("read the image")?;
         let inode = inode.ok_or_else(|| Failure::new("a directory is not in the image"))?;
         let found = self.tree.attributes(inode).during("read the image")?;
         self.directory(parent, &found)

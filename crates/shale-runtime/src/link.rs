@@ -180,8 +180,7 @@ impl Link {
     }
 
     fn send(&self, kind: u8, bytes: &[u8], handles: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
-        let mut space =
-            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDLE_COUNT_MAX))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDLE_COUNT_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !handles.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(handles));
@@ -195,15 +194,17 @@ impl Link {
     fn receive(
         &self,
     ) -> rustix::io::Result<Option<(u8, Vec<u8>, std::collections::VecDeque<OwnedFd>)>> {
-        let mut space =
-            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDLE_COUNT_MAX))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDLE_COUNT_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut buffer = vec![0; MESSAGE_LEN_MAX];
+        let mut was_reset = false;
         let message = loop {
             let mut parts = [IoSliceMut::new(&mut buffer)];
             let flags = RecvFlags::CMSG_CLOEXEC;
             match rustix::net::recvmsg(&self.0, &mut parts, &mut control, flags) {
                 Err(Errno::INTR) => {}
+                // The other end did not read all before it closed. What it sent comes after that.
+                Err(Errno::CONNRESET) if !was_reset => was_reset = true,
                 Err(Errno::CONNRESET) => return Ok(None),
                 other => break other?,
             }
@@ -254,12 +255,7 @@ impl AsFd for Listener {
 }
 
 fn socket() -> rustix::io::Result<OwnedFd> {
-    rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
 /// Returns the address of a socket, and the directory that it goes through, which must stay open
@@ -294,8 +290,7 @@ mod tests {
 
         let handle = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let place = PathBuf::from("/a mount point");
-        let request =
-            Request::Serve { path: place.clone(), handle: handle(), device: handle() };
+        let request = Request::Serve { path: place.clone(), handle: handle(), device: handle() };
         ours.ask(&request).unwrap();
         let found = theirs.request().unwrap().unwrap();
         assert!(matches!(found, Request::Serve { path, .. } if path == place));

@@ -125,5 +125,8 @@ fn signature(key: Option<OsString>) -> Result<ExitCode, Failure> {
         print(&format!("verified: signed with this key, identity {identity}\n"))
     };
     // The answer is no, which is not a failure of the runtime.
-    check().map_err(|failure| Failure { code: if failure.code == FAILED { 1 } else { failure.code }, ..failure })
+    check().map_err(|failure| Failure {
+        code: if failure.code == FAILED { 1 } else { failure.code },
+        ..failure
+    })
 }

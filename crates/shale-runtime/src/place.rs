@@ -235,7 +235,10 @@ mod tests {
         let second = place.mount_point(name, key).unwrap();
         assert_eq!(second.path, folder.path().join("MyApp2.bundle-01234567.1"));
         first.remove();
-        assert_eq!(place.mount_point(name, key).unwrap().path.extension().unwrap(), "bundle-01234567");
+        assert_eq!(
+            place.mount_point(name, key).unwrap().path.extension().unwrap(),
+            "bundle-01234567"
+        );
     }
 
     #[test]

@@ -137,6 +137,9 @@ impl Bundle {
     #[track_caller]
     fn is_clean(&self) {
         wait_for_mounts("a mount stays", || self.mount_count() == 0);
+        if !self.mounts().exists() {
+            return;
+        }
         let left = || fs::read_dir(self.mounts()).map_or(0, |names| names.count());
         wait_for_files("files stay beside the mounts", &self.mounts(), || left() == 0);
     }
@@ -185,7 +188,10 @@ fn arguments_environment_and_exit_codes_are_those_of_the_program() {
     symlink("../app", here.join("my tool")).unwrap();
     fs::set_permissions(&here, fs::Permissions::from_mode(0o555)).unwrap();
     let mut start = bundle.start_as("./my tool", &["env"]);
-    let output = expect(0, { start.current_dir(&here); start });
+    let output = expect(0, {
+        start.current_dir(&here);
+        start
+    });
     let output = String::from_utf8(output.stdout).unwrap();
     let found: Vec<&str> = output.lines().collect();
     let shown = |path: PathBuf| path.canonicalize().unwrap().to_str().unwrap().to_owned();
@@ -236,7 +242,8 @@ fn driver(bundle: &Bundle) -> Pid {
         words.next() == Some(b"shale-runtime: driver")
             && words.next() == Some(place.as_os_str().as_encoded_bytes())
     };
-    let names = fs::read_dir("/proc").unwrap().filter_map(|it| it.unwrap().file_name().into_string().ok());
+    let names =
+        fs::read_dir("/proc").unwrap().filter_map(|it| it.unwrap().file_name().into_string().ok());
     let found: Vec<String> = names.filter(is_driver).collect();
     assert_eq!(found.len(), 1, "{found:?}");
     Pid::from_raw(found[0].parse().unwrap()).unwrap()
@@ -327,7 +334,7 @@ fn as_user(bundle: &Bundle, script: &str) -> Output {
         std::os::unix::fs::chown(bundle.stage.path(name), Some(65534), Some(65534)).unwrap();
     }
     let outer = format!(
-        "set -e; mount --make-rprivate /; mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; \
+        "set -e; mount --make-rprivate /; rm -f fuse; mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; \
          exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c '{}'",
         script.replace("{}", folder.trim_end_matches('/'))
     );
@@ -449,7 +456,10 @@ fn files_are_extracted_with_their_attributes() {
     let errors = String::from_utf8(expect(125, bundle.start(&["--appimage-extract"])).stderr);
     assert!(errors.unwrap().contains("squashfs-root"));
     fs::remove_dir_all(&copy).unwrap();
-    assert_eq!(bundle.text(&["--appimage-extract", "data/*/*.txt"]), "squashfs-root/data/deep/x.txt\n");
+    assert_eq!(
+        bundle.text(&["--appimage-extract", "data/*/*.txt"]),
+        "squashfs-root/data/deep/x.txt\n"
+    );
     assert!(copy.join("data/deep/x.txt").exists() && !copy.join("data/text").exists());
     fs::remove_dir_all(&copy).unwrap();
     expect(2, bundle.start(&["--appimage-extract", "*.nothing"]));
@@ -606,7 +616,10 @@ fn training_stores_what_the_program_reads_first() {
     assert!(!extents.is_empty());
     // Beside the output nothing is left, and nothing is mounted.
     let names = bundle.stage.names();
-    assert!(!names.iter().any(|name| name.contains("bundle") && name.starts_with('.')), "{names:?}");
+    assert!(
+        !names.iter().any(|name| name.contains("bundle") && name.starts_with('.')),
+        "{names:?}"
+    );
     // A program that does not end.
     let output = bundle.make(&["-f", "--train", "--train-for", "0", "--json", "--", "trap"]);
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -93,8 +93,6 @@ pub(super) fn attach_by(
             device::open()?;
             helper::mount(mount_point, options)
         }
-        Way::Elsewhere => {
-            Err(MountError::system("mount in another namespace", Errno::INVAL))
-        }
+        Way::Elsewhere => Err(MountError::system("mount in another namespace", Errno::INVAL)),
     }
 }

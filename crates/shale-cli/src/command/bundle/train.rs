@@ -48,10 +48,14 @@ pub fn first_reads(
     let view = tree.image().tree(&shale::read::SnapshotChoice::Newest)?;
     let mut mounted = shale_fuse::mount(Arc::new(view), &dir, &options)
         .context("--train mounts the image; without it, --hot FILE names a list of files")?;
-    let program = dir.join(std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(run)));
+    let program = dir.join(std::path::Path::new(
+        <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(run),
+    ));
     let mut command = Command::new(&program);
     command.args(&args.arguments).env("APPDIR", &dir).env("ARGV0", &args.run);
-    command.env("APPIMAGE", std::path::absolute(&args.output)?).env("OWD", std::env::current_dir()?);
+    command
+        .env("APPIMAGE", std::path::absolute(&args.output)?)
+        .env("OWD", std::env::current_dir()?);
     command.process_group(0).stdin(Stdio::null());
     if say.json || say.quiet {
         command.stdout(Stdio::null());
