@@ -197,11 +197,14 @@ impl Link {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDLE_COUNT_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut buffer = vec![0; MESSAGE_LEN_MAX];
+        let mut was_reset = false;
         let message = loop {
             let mut parts = [IoSliceMut::new(&mut buffer)];
             let flags = RecvFlags::CMSG_CLOEXEC;
             match rustix::net::recvmsg(&self.0, &mut parts, &mut control, flags) {
                 Err(Errno::INTR) => {}
+                // The other end did not read all before it closed. What it sent comes after that.
+                Err(Errno::CONNRESET) if !was_reset => was_reset = true,
                 Err(Errno::CONNRESET) => return Ok(None),
                 other => break other?,
             }

@@ -138,17 +138,22 @@ fn mount(
     own.warm();
     let link = job.start()?;
     let mount_point = place.mount_point(&own.path, &key)?;
+    let mut failure = None;
     for how in ways {
-        match new_mount(*how, &link, &mount_point)? {
-            Ok(path) => return Ok(Some(path)),
-            Err(reason) => reasons.push(reason),
+        match new_mount(*how, &link, &mount_point) {
+            Ok(Ok(path)) => return Ok(Some(path)),
+            Ok(Err(reason)) => reasons.push(reason),
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
         }
     }
     mount_point.remove();
     if job.key.is_some() {
         lock.remove();
     }
-    Ok(None)
+    failure.map_or(Ok(None), Err)
 }
 
 /// How a running driver answered.

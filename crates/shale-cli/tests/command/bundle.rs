@@ -137,6 +137,9 @@ impl Bundle {
     #[track_caller]
     fn is_clean(&self) {
         wait_for_mounts("a mount stays", || self.mount_count() == 0);
+        if !self.mounts().exists() {
+            return;
+        }
         let left = || fs::read_dir(self.mounts()).map_or(0, |names| names.count());
         wait_for_files("files stay beside the mounts", &self.mounts(), || left() == 0);
     }
@@ -331,7 +334,7 @@ fn as_user(bundle: &Bundle, script: &str) -> Output {
         std::os::unix::fs::chown(bundle.stage.path(name), Some(65534), Some(65534)).unwrap();
     }
     let outer = format!(
-        "set -e; mount --make-rprivate /; mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; \
+        "set -e; mount --make-rprivate /; rm -f fuse; mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; \
          exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c '{}'",
         script.replace("{}", folder.trim_end_matches('/'))
     );
