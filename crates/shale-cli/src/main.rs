@@ -91,17 +91,24 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
 fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     match &arguments.command {
         Command::Create(args) | Command::Rewrite(args) => {
-            let is_rewrite = matches!(arguments.command, Command::Rewrite(_));
             let inputs = match &args.manifest {
                 Some(manifest) => vec![input::manifest(manifest, &args.how.input)?],
                 None => input::inputs(&args.sources)?,
             };
-            command::create::run(&inputs, &args.output, (&args.how, &args.target), is_rewrite, say)
+            match arguments.command {
+                _ if args.how.all_tags => command::tags::create(&inputs, args, say),
+                Command::Rewrite(_) => command::rewrite::run(&inputs, args, say),
+                _ => {
+                    let options = (&args.how, &args.target);
+                    command::create::run(&inputs, &args.output, options, false, say)
+                }
+            }
         }
         Command::Mkfs(args) => {
             let inputs = input::inputs(std::slice::from_ref(&args.source))?;
             command::create::run(&inputs, &args.image, (&args.how, &args.target), false, say)
         }
+        Command::Append(args) if args.how.all_tags => command::tags::append(args, say),
         Command::Append(args) => command::append::run(args, say),
         Command::Compact(args) => command::compact::run(args, say),
         Command::Forget(args) => command::forget::run(args, say),

@@ -38,7 +38,7 @@ pub mod squashfs; // SquashFS, in and out
 pub mod dwarfs; // DwarFS, in
 mod ar; // ar archives and Debian packages, in
 mod rpm; // RPM packages, in
-pub mod oci; // images of containers, in
+pub mod oci; // images of containers, in and out
 mod sevenz; // 7z, in
 mod iso; // ISO 9660, in
 mod erofs; // EROFS, in

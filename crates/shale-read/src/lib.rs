@@ -51,6 +51,7 @@ pub use image::Image;
 pub use options::{Options, SnapshotChoice};
 pub use snapshot::attributes::Attributes;
 pub use snapshot::listing::{Entries, Entry, EntryRef};
+pub use snapshot::shared::ChangedDirectories;
 pub use snapshot::walk::{Walk, WalkEntry, WalkStep};
 #[doc(hidden)]
 pub use storage::faulty::FaultySource;

@@ -4,9 +4,11 @@
 //! A body returns nothing: it panics, runs out of time or takes too much memory, or all is well.
 
 mod build; // a tree built and read back
+mod copies; // images merged
 mod trust; // identity, parity, signatures, check, damage
 
 pub use build::build_then_read;
+pub use copies::merge_images;
 pub use trust::{check_image, damage_then_read, identity, parity, signature};
 
 use crate::walk::{self, small_options};

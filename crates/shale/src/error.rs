@@ -38,6 +38,15 @@ pub enum Error {
         /// The source.
         path: PathBuf,
     },
+    /// All tags were asked for of something that has none.
+    #[error(
+        "{} is neither an OCI image layout nor an archive of `docker save`, so it has no tags",
+        path.display()
+    )]
+    NoTags {
+        /// The source.
+        path: PathBuf,
+    },
     /// Nothing can be appended to the image.
     #[error("cannot append to {}: {what}", path.display())]
     NotAppendable {

@@ -144,6 +144,11 @@ pub struct How {
     /// after the colon.
     #[arg(long, value_name = "TAG", help_heading = "Container images")]
     pub tag: Option<String>,
+    /// Pack every tag of the container images in SOURCE, each as a snapshot with its name, in the
+    /// order in which SOURCE lists them.
+    #[arg(long, conflicts_with_all = ["tag", "container_files", "snapshot"],
+        help_heading = "Container images")]
+    pub all_tags: bool,
     /// The platform of the container image to pack, if SOURCE has several, such as linux/arm64.
     #[arg(long, value_name = "OS/ARCH", help_heading = "Container images")]
     pub platform: Option<String>,

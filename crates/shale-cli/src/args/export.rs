@@ -42,12 +42,50 @@ pub struct Export {
     #[arg(long, default_value_t = 0, value_parser = size::parse_threads,
         value_name = "NUMBER")]
     pub threads: usize,
-    /// Replace an existing output.
+    /// Replace an existing output, unless it is a directory.
     #[arg(short, long)]
     pub force: bool,
+    /// Options of images of containers.
+    #[command(flatten)]
+    pub container: ContainerArgs,
     /// Memory for decoded frames, such as 512M.
     #[arg(long, value_parser = size::parse_memory, value_name = "SIZE")]
     pub cache: Option<u64>,
+}
+
+/// What runs in an image of a container, with `--format oci`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Container images (--format oci)")]
+pub struct ContainerArgs {
+    /// Write all snapshots: each becomes an image with its name as the tag, and has the layers of
+    /// the one before and one more with what changed.
+    #[arg(long, conflicts_with_all = ["snapshot", "tag"])]
+    pub all_snapshots: bool,
+    /// The tag of the image (default: the name of the snapshot, or latest).
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+    /// A word of the entry point: the program that runs, then its first arguments. Can be repeated.
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    pub entrypoint: Vec<String>,
+    /// A word of the command: what runs if there is no entry point, else its arguments. Can be
+    /// repeated.
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    pub cmd: Vec<String>,
+    /// A variable of the environment. Can be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// The directory in which the program runs.
+    #[arg(long, value_name = "DIR")]
+    pub workdir: Option<String>,
+    /// The user as whom it runs, such as 1000:1000.
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// A label of the image. Can be repeated.
+    #[arg(long = "image-label", value_name = "NAME=VALUE")]
+    pub image_label: Vec<String>,
+    /// The platform that the programs in the image are for.
+    #[arg(long, value_name = "OS/ARCH", default_value = "linux/amd64")]
+    pub platform: String,
 }
 
 /// A format of an archive.
@@ -65,6 +103,9 @@ pub enum FormatChoice {
     Zip,
     /// SquashFS 4.0, which Linux can mount.
     Squashfs,
+    /// An OCI image layout: a directory, or a tar archive of one if the output is `-` or its name
+    /// ends in .tar.
+    Oci,
 }
 
 /// Compression of an archive.

@@ -116,7 +116,7 @@ pub fn unmatched<'o>(options: &'o CreateOptions, how: &How) -> Vec<&'o [u8]> {
 
 /// Gives a rewritten image as much parity as the old one has, and warns that signatures do not
 /// carry over.
-fn keep_parity(inputs: &[Input], target: &Target, options: &mut CreateOptions, say: &Say) {
+pub fn keep_parity(inputs: &[Input], target: &Target, options: &mut CreateOptions, say: &Say) {
     for input in inputs {
         let InputKind::Path(path) = &input.kind else { continue };
         let Ok(source) = open::source(path, say) else { continue };

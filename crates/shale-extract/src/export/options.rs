@@ -1,5 +1,8 @@
 //! What the caller of an export decides, and which formats there are.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use shale_codec::stream::StreamFormat;
 use shale_host::Cancel;
 use shale_model::pattern::Patterns;
@@ -108,6 +111,8 @@ pub struct ExportOptions {
     pub overwrite: bool,
     /// Which entries to export; an empty set means all.
     pub patterns: Patterns,
+    /// If set, only these paths, with the directories that lead to them.
+    pub paths: Option<Arc<HashSet<Vec<u8>>>>,
     /// Threads that decode; 0 for one per processor.
     pub threads: usize,
     /// Ends the run with [`shale_host::Error::Cancelled`].
@@ -122,6 +127,7 @@ impl ExportOptions {
         block_len: Option<u32>,
         overwrite: bool,
         patterns: Patterns,
+        paths: Option<Arc<HashSet<Vec<u8>>>>,
         threads: usize,
         cancel: Cancel,
     }
@@ -136,6 +142,7 @@ impl Default for ExportOptions {
             block_len: None,
             overwrite: false,
             patterns: Patterns::default(),
+            paths: None,
             threads: 0,
             cancel: Cancel::new(),
         }

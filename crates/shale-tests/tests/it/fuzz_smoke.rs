@@ -127,6 +127,17 @@ fn damage_then_read() {
 }
 
 #[test]
+fn merge_images() {
+    let pair = |first: &[u8], second: &[u8]| {
+        let len = (first.len() as u32).to_le_bytes();
+        [&len[..], first, second].concat()
+    };
+    let (one, other) = (golden("0.3-tiny.shale"), golden("0.1-tiny.shale"));
+    let seeds = [pair(&one, &other), pair(&image(1), &one), pair(&image(2), &image(1))];
+    run(&seeds, 300, fuzz::merge_images);
+}
+
+#[test]
 fn importers_survive_mutation() {
     run(&importers::tars(), 6_000, importers::tar);
     run(&importers::cpios(), 6_000, importers::cpio);
@@ -151,6 +162,7 @@ fn body(target: &str) -> fn(&[u8]) {
         "signature" => fuzz::signature,
         "check_image" => fuzz::check_image,
         "build_then_read" => fuzz::build_then_read,
+        "merge_images" => fuzz::merge_images,
         "damage_then_read" => fuzz::damage_then_read,
         "import_tar" => importers::tar,
         "import_cpio" => importers::cpio,

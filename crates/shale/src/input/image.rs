@@ -66,8 +66,11 @@ impl ImageSource {
                 self.walk.skip_directory();
                 continue;
             }
-            let place = path.escape_ascii().to_string();
-            return self.entry(path, &attributes).map(Some).map_err(|error| error.at(place));
+            let place = path.clone();
+            return self
+                .entry(path, &attributes)
+                .map(Some)
+                .map_err(|error| error.at(place.escape_ascii().to_string()));
         }
     }
 
@@ -125,8 +128,19 @@ pub(crate) fn held(
     removes: &Choose,
     first: u64,
 ) -> Result<Box<dyn EntrySource>, Error> {
-    let walk = tree.walk(tree.root_inode())?;
-    let (name, select) = (b"the image".to_vec(), removes.select(b"", None, None));
+    held_chosen(tree, removes.select(b"", None, None), first)
+}
+
+/// As [`held`], with only what `select` takes.
+///
+/// # Errors
+/// The image is damaged.
+pub(super) fn held_chosen(
+    tree: Tree,
+    select: Option<Arc<dyn Select>>,
+    first: u64,
+) -> Result<Box<dyn EntrySource>, Error> {
+    let (walk, name) = (tree.walk(tree.root_inode())?, b"the image".to_vec());
     let (snapshot, held_from, xattr_sets) = (None, Some(first), HashMap::new());
     Ok(Box::new(ImageSource { name, tree, snapshot, walk, select, held_from, xattr_sets }))
 }

@@ -19,6 +19,7 @@ use shale_write::{DirectorySource, ManifestSource, ScanOptions};
 use super::adjust;
 use super::caches::Caches;
 use super::choose::{ByMetadata, Choose};
+use super::copied::added;
 use super::described::{Input, InputKind};
 use super::follow::Followed;
 use super::git::GitRules;
@@ -125,17 +126,7 @@ pub(crate) fn parts(
         }
         parts.push(Part { source, prefix, is_tree });
     }
-    let added = options.pseudo.as_ref().map(|pseudo| pseudo.manifest().as_bytes().to_vec());
-    if let Some(added) = added.filter(|added| !added.is_empty()) {
-        let added = Box::new(io::Cursor::new(added));
-        let mut source: Box<dyn EntrySource> =
-            Box::new(ManifestSource::open(added, b"the pseudo file", PathBuf::new())?);
-        if !options.adjust.is_nothing() {
-            let adjust = Arc::new(options.adjust.clone());
-            source = Box::new(adjust::Adjusted { source, adjust });
-        }
-        parts.push(Part { source, prefix: Vec::new(), is_tree: false });
-    }
+    parts.extend(added(options)?);
     if let Some((count, first)) = options.choose.missing() {
         return Err(Error::NotListed { count, first });
     }
