@@ -1,6 +1,7 @@
 //! Promise: files of sound and pictures come back bit for bit, at every level, whatever their headers
 //! claim, and are stored as samples.
 
+use std::ffi::OsStr;
 use std::fs;
 
 use shale_tests::command::{create, extract, run};
@@ -44,9 +45,8 @@ fn sound_and_pictures_come_back_at_every_level_and_are_stored_as_samples() {
         extract(&image, &target);
         expected.assert_equals(&Manifest::of(&target).unwrap(), level);
         fs::remove_dir_all(&target).unwrap();
-        let info =
-            String::from_utf8(run(["info".as_ref(), "-v".as_ref(), image.as_os_str()]).stdout);
-        let info = info.unwrap();
+        let arguments: [&OsStr; 3] = ["info".as_ref(), "-v".as_ref(), image.as_ref()];
+        let info = String::from_utf8(run(arguments).stdout).unwrap();
         let is_stored_as = |name: &str| info.contains(name);
         assert_eq!(is_stored_as("+samples: "), level != "0", "{info}");
         assert_eq!(is_stored_as("category audio: "), level != "0", "{info}");
