@@ -263,7 +263,7 @@ proptest! {
 
 #[test]
 fn files_that_are_too_long_together_are_refused_with_the_limit() {
-    // Two files of 2^63 - 1 bytes fit into the space of contents, three do not.
+    // Two files of 2^63 - 1 bytes do not fit into the space of contents together.
     let lens = [FILE_LEN_MAX, FILE_LEN_MAX - 1, FILE_LEN_MAX - 2];
     judge(&[Near::Len(lens[0]), Near::Len(lens[1])]).unwrap();
     judge(&lens.map(Near::Len)).unwrap();

@@ -15,8 +15,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use shale_format::limits::{
-    LINK_TARGET_LEN_MAX, NAME_LEN_MAX, PATH_LEN_MAX, XATTR_COUNT_MAX, XATTR_NAME_LEN_MAX,
-    XATTR_VALUE_LEN_MAX,
+    LINK_TARGET_LEN_MAX, NAME_LEN_MAX, PATH_LEN_MAX, SPACE_LEN_MAX, XATTR_COUNT_MAX,
+    XATTR_NAME_LEN_MAX, XATTR_VALUE_LEN_MAX,
 };
 use shale_format::root::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale_format::{InodeKind, Timestamp};
@@ -62,6 +62,9 @@ pub(crate) struct TreeBuilder<'env> {
     key: Vec<u8>,
     depth: usize,
     sequence: u64,
+    /// Bytes of all contents, those of the image that is continued included, before equal ones are
+    /// found.
+    content_len: u64,
     empty: EmptyContent,
     digest: TreeDigest,
     repeats: Vec<Repeat>,
@@ -153,6 +156,7 @@ impl<'env> TreeBuilder<'env> {
             key: Vec::new(),
             depth: 0,
             sequence: 0,
+            content_len: build.base().map_or(0, |base| base.state().content_space_len),
             empty: EmptyContent(content_digest(&[])),
             digest: TreeDigest::default(),
             repeats: Vec::new(),
@@ -197,8 +201,16 @@ impl<'env> TreeBuilder<'env> {
             }
             known = Some(slot);
         }
-        let mut record = self.record(entry)?;
         let needs_content = kind == InodeKind::File && entry.metadata.len > 0;
+        if needs_content {
+            let sum = self.content_len.checked_add(entry.metadata.len);
+            let Some(sum) = sum.filter(|sum| *sum <= SPACE_LEN_MAX) else {
+                let what = format!("contents of more than {SPACE_LEN_MAX} bytes together");
+                return Ok(Added::Refused(ProblemKind::Limit(what)));
+            };
+            self.content_len = sum;
+        }
+        let mut record = self.record(entry)?;
         let inode = self.slot_next;
         if let Some(id) = entry.link {
             let state = match needs_content {
@@ -501,6 +513,11 @@ fn check_entry(
     }
     if entry.metadata.len > shale_format::limits::FILE_LEN_MAX {
         return limit(format!("{} bytes long, 2^63 - 1 allowed", entry.metadata.len));
+    }
+    let Metadata { mtime, atime, ctime, btime, .. } = &entry.metadata;
+    let nanoseconds = [mtime, atime, ctime, btime].map(|time| time.nsec).into_iter().max();
+    if let Some(found) = nanoseconds.filter(|found| *found >= 1_000_000_000) {
+        return limit(format!("a time with {found} nanoseconds, less than 10^9 allowed"));
     }
     if entry.xattrs.len() as u64 > XATTR_COUNT_MAX {
         let count = entry.xattrs.len();
