@@ -1,5 +1,6 @@
 //! Frequencies of tokens and the coder that uses them: tabled asymmetric numeral systems, as in
-//! zstd's FSE, with states that are shared by all tables. (Duda, "Asymmetric numeral systems", 2013.)
+//! zstd's FSE, with states that are shared by all tables. (Duda, "Asymmetric numeral systems",
+//! 2013.)
 
 use super::bits::{BitReader, BitWriter, golomb_len, unzigzag, zigzag};
 use super::context::{TOKEN_COUNT, value_of};

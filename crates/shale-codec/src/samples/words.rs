@@ -68,7 +68,8 @@ fn split_with<S: Sample, const W: usize>(
     }
 }
 
-/// Joins the groups of `from..from + len`, whose samples lost the low `unused` bits of each channel.
+/// Joins the groups of `from..from + len`, whose samples lost the low `unused` bits of each
+/// channel.
 pub(crate) fn join<S: Sample>(
     shape: SampleShape,
     channels: &Channels<S>,

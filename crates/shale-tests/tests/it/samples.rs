@@ -1,5 +1,5 @@
-//! Promise: files of sound and pictures come back bit for bit, at every level, whatever their headers
-//! claim, and are stored as samples.
+//! Promise: files of sound and pictures come back bit for bit, at every level, whatever their
+//! headers claim, and are stored as samples.
 
 use std::ffi::OsStr;
 use std::fs;
