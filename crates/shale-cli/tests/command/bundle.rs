@@ -336,7 +336,8 @@ fn as_user(bundle: &Bundle, script: &str) -> Output {
         std::os::unix::fs::chown(bundle.stage.path(name), Some(65534), Some(65534)).unwrap();
     }
     let outer = format!(
-        "set -e; mount --make-rprivate /; rm -f fuse; mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; \
+        "set -e; mount --make-rprivate /; rm -f fuse; mknod -m 666 fuse c 10 229; \
+         mount --bind fuse /dev/fuse; \
          exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c '{}'",
         script.replace("{}", folder.trim_end_matches('/'))
     );
@@ -372,7 +373,8 @@ fn users_mount_with_the_helper_or_without_any_right() {
     let script = "export SHALE_MOUNT=namespace; mkfifo {}/home/f; \
                   {}/app wait < {}/home/f > {}/home/one & \
                   exec 3> {}/home/f; while [ ! -s {}/home/one ]; do :; done; \
-                  {}/app env | head -n 1; cat {}/home/one; ls {}/run/shale-bundles | grep -c socket; \
+                  {}/app env | head -n 1; cat {}/home/one; \
+                  ls {}/run/shale-bundles | grep -c socket; \
                   echo >&3; exec 3>&-; wait";
     let (code, out, errors) = said(script);
     let lines: Vec<&str> = out.lines().collect();
@@ -420,7 +422,8 @@ fn a_machine_without_fuse_uses_a_copy() {
     let script = "umount /dev/fuse 2> /dev/null; {}/app id";
     // Whether or not the user may unmount: the device is not for users below.
     let outer = format!(
-        "chmod 600 fuse 2> /dev/null; exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \
+        "chmod 600 fuse 2> /dev/null; \
+         exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \
          '{}'",
         script.replace("{}", bundle.stage.path("").to_str().unwrap().trim_end_matches('/'))
     );
