@@ -1,6 +1,7 @@
 //! The file that this program is the start of: its header, and where the image begins.
 //!
-//! Everything is read from `/proc/self/exe`, which stays the same file if another one gets its name.
+//! Everything is read from `/proc/self/exe`, which stays the same file if another one gets its
+//! name.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};

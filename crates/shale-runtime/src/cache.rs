@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use shale_read::{Identity, SnapshotChoice};
 
 use crate::bundle::OwnBundle;
-use crate::extract;
+use crate::extract::extract;
 use crate::failure::{During, Failure};
 use crate::place::Place;
 
@@ -54,7 +54,7 @@ pub fn directory(own: &OwnBundle, expect: Option<Identity>) -> Result<PathBuf, F
             gone.during(format_args!("remove {}", partial.display()))?;
         }
         let tree = image.tree(&SnapshotChoice::Newest).during("read the image")?;
-        extract::extract(&tree, &partial, None, &mut |_| ())?;
+        extract(&tree, &partial, None, &mut |_| ())?;
         let renamed = std::fs::rename(&partial, &path);
         renamed.during(format_args!("make {}", path.display()))?;
     }

@@ -62,7 +62,7 @@ fn run(called_as: OsString, words: Vec<OsString>) -> Result<ExitCode, Failure> {
         Words::Help => print(words::HELP),
         Words::Version => print(concat!("shale-runtime ", env!("CARGO_PKG_VERSION"), "\n")),
         Words::Offset => print(&format!("{}\n", OwnBundle::open()?.image_offset)),
-        Words::Extract(pattern) => extract(pattern),
+        Words::Extract(pattern) => extract_files(pattern),
         Words::Signature(key) => signature(key),
         Words::Mount => {
             let own = OwnBundle::open()?;
@@ -88,7 +88,7 @@ fn print(text: &str) -> Result<ExitCode, Failure> {
 }
 
 /// `--appimage-extract`.
-fn extract(pattern: Option<OsString>) -> Result<ExitCode, Failure> {
+fn extract_files(pattern: Option<OsString>) -> Result<ExitCode, Failure> {
     /// The name that scripts for AppImages know.
     const TARGET: &str = "squashfs-root";
     let own = OwnBundle::open()?;

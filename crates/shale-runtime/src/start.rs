@@ -22,7 +22,7 @@ const EXTRACT_VARIABLE: &str = "APPIMAGE_EXTRACT_AND_RUN";
 /// The variable that names the key which must have signed the image.
 const KEY_VARIABLE: &str = "SHALE_VERIFY";
 
-/// How the files of the image get a path.
+/// A way to give the files of the image a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
     /// Mounted where every process of the user sees them.

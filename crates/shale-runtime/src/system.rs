@@ -16,9 +16,9 @@ pub fn enter_new_namespaces() -> rustix::io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
 }
 
-/// Marks all handles except the standard ones, which a caller may have left open, so that no program
-/// that this process executes gets them: a driver that
-/// kept a pipe open would let its reader wait.
+/// Marks all handles except the standard ones, which a caller may have left open, so that no
+/// program that this process executes gets them: a driver that kept a pipe open would let its
+/// reader wait.
 pub fn keep_inherited_handles() {
     let Ok(list) = std::fs::read_dir("/proc/self/fd") else { return };
     let number = |entry: std::io::Result<std::fs::DirEntry>| {

@@ -1,4 +1,4 @@
-//! Who signed the image.
+//! Signatures of the image, and the keys that are trusted.
 //!
 //! A signature covers the image and not the runtime before it: whoever can change the file can
 //! change this check as well. It protects against damage and against a mix-up, and who does not

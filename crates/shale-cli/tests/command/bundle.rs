@@ -44,7 +44,8 @@ case $1 in
   code) exit "$2" ;;
   pid) echo $$ ;;
   wait) echo "$APPDIR"; read -r line; cat "$APPDIR/data/text"; exit 0 ;;
-  leave) "$APPDIR/bin/rest" "$APPDIR" > "$2" 2>&1 & exit 0 ;;
+  leave) "$APPDIR/bin/rest" "$APPDIR" > "$2" 2>&1 &
+    while [ ! -s "$2" ]; do sleep 0.01; done; exit 0 ;;
   cat) cat "$APPDIR/$2" ;;
   trap) trap 'echo caught; exit 9' TERM; echo ready; while :; do sleep 0.01; done ;;
   id) id -u; grep -c . "$APPDIR/data/text" ;;
@@ -53,6 +54,7 @@ esac
 
 /// A child of the program, which it leaves behind: it waits for a file, then reads one.
 const REST: &str = r#"#!/bin/sh
+echo here
 while [ ! -e "$RELEASE" ]; do sleep 0.01; done
 cat "$1/data/text"
 "#;
@@ -79,7 +81,7 @@ impl Bundle {
             fs::set_permissions(tree.join(name), fs::Permissions::from_mode(0o755)).unwrap();
         }
         fs::write(tree.join("data/text"), "one line\n").unwrap();
-        fs::write(tree.join("data/noise"), noise(300_000)).unwrap();
+        fs::write(tree.join("data/noise"), noise(3_000_000)).unwrap();
         fs::write(tree.join("data/holes"), [vec![0; 3 << 20], b"end".to_vec()].concat()).unwrap();
         fs::write(tree.join("data/deep/x.txt"), "x\n").unwrap();
         fs::hard_link(tree.join("data/text"), tree.join("data/twin")).unwrap();
@@ -318,7 +320,7 @@ fn a_mount_stays_for_what_the_program_left_behind() {
     assert_eq!(bundle.mount_count(), 1);
     fs::write(&release, "").unwrap();
     bundle.is_clean();
-    assert_eq!(fs::read(&out).unwrap(), b"one line\n");
+    assert_eq!(fs::read(&out).unwrap(), b"here\none line\n");
 }
 
 /// Runs `script` as an ordinary user who may open `/dev/fuse`, in a mount namespace; `{}` in it is
@@ -334,7 +336,8 @@ fn as_user(bundle: &Bundle, script: &str) -> Output {
         std::os::unix::fs::chown(bundle.stage.path(name), Some(65534), Some(65534)).unwrap();
     }
     let outer = format!(
-        "set -e; mount --make-rprivate /; rm -f fuse; mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; \
+        "set -e; mount --make-rprivate /; rm -f fuse; mknod -m 666 fuse c 10 229; \
+         mount --bind fuse /dev/fuse; \
          exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c '{}'",
         script.replace("{}", folder.trim_end_matches('/'))
     );
@@ -359,16 +362,19 @@ fn users_mount_with_the_helper_or_without_any_right() {
     // With the helper.
     assert_eq!(said("SHALE_MOUNT=fuse {}/app id; sleep 0"), good);
     // Without it: mounted in namespaces, and nothing of that is seen outside.
-    let hidden = "mkdir {}/home/bin; for p in sh id grep cat; do ln -s /usr/bin/$p {}/home/bin; done; \
+    let hidden = "mkdir {}/home/bin; \
+                  for p in sh id grep cat; do ln -s /usr/bin/$p {}/home/bin; done; \
                   PATH={}/home/bin; ";
     let script = format!("{hidden} {{}}/app id; grep shale /proc/self/mountinfo");
     assert_eq!(said(&script), (Some(1), good.1.clone(), String::new()));
     let script = "SHALE_MOUNT=namespace {}/app wait < /dev/null | { read -r dir; ls -A \"$dir\"; }";
     assert_eq!(said(script), (Some(0), String::new(), String::new()));
     // Two programs in one namespace.
-    let script = "export SHALE_MOUNT=namespace; mkfifo {}/home/f; {}/app wait < {}/home/f > {}/home/one & \
+    let script = "export SHALE_MOUNT=namespace; mkfifo {}/home/f; \
+                  {}/app wait < {}/home/f > {}/home/one & \
                   exec 3> {}/home/f; while [ ! -s {}/home/one ]; do :; done; \
-                  {}/app env | head -n 1; cat {}/home/one; ls {}/run/shale-bundles | grep -c socket; \
+                  {}/app env | head -n 1; cat {}/home/one; \
+                  ls {}/run/shale-bundles | grep -c socket; \
                   echo >&3; exec 3>&-; wait";
     let (code, out, errors) = said(script);
     let lines: Vec<&str> = out.lines().collect();
@@ -416,7 +422,8 @@ fn a_machine_without_fuse_uses_a_copy() {
     let script = "umount /dev/fuse 2> /dev/null; {}/app id";
     // Whether or not the user may unmount: the device is not for users below.
     let outer = format!(
-        "chmod 600 fuse 2> /dev/null; exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \
+        "chmod 600 fuse 2> /dev/null; \
+         exec setpriv --reuid=65534 --regid=65534 --clear-groups sh -c \
          '{}'",
         script.replace("{}", bundle.stage.path("").to_str().unwrap().trim_end_matches('/'))
     );
@@ -532,8 +539,9 @@ fn a_damaged_bundle_says_so() {
     refused(&["id"], "the image in the bundle");
     bundle.is_clean();
     // Damage in a file: the program sees an error where it reads it, and works elsewhere.
-    let data = noise(300_000);
-    let at = whole.windows(64).position(|window| window == &data[5000..5064]).unwrap();
+    let data = noise(3_000_000);
+    let part = &data[1_500_000..1_500_064];
+    let at = whole.windows(64).position(|window| window == part).unwrap();
     with(&flipped(at));
     assert_eq!(bundle.text(&["cat", "data/text"]), "one line\n");
     let log = bundle.stage.path("log");

@@ -9,7 +9,8 @@ use super::predictor::{Channels, Predictor};
 use super::tables::{
     EncoderStates, Frequencies, STATE_COUNT, STATE_LOG, normalized, write, written_len,
 };
-use super::{Effort, STATES_AT_ONCE, SampleShape, TABLE_COUNT_MAX, words};
+use super::shape::{Effort, STATES_AT_ONCE, SampleShape, TABLE_COUNT_MAX};
+use super::words;
 
 /// Residuals of a block of a channel.
 struct Block {

@@ -78,7 +78,7 @@ impl<S: Sample> Channels<S> {
     }
 }
 
-/// How the samples of a channel are predicted.
+/// A prediction of the samples of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Predictor {
     /// Factors of the samples before in the channel, the last one first.

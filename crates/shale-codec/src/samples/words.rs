@@ -1,7 +1,7 @@
 //! Samples as they are in files, and as integers: width, byte order and meaning of the top bit.
 
 use super::predictor::{Channels, Sample};
-use super::{Meaning, SampleShape};
+use super::shape::{Meaning, SampleShape};
 
 impl Meaning {
     /// A word, with its sign in the top of `bits` bits, as a number with a sign; and back.

@@ -18,7 +18,7 @@ const NAME_LEN_MAX: u64 = 1024;
 /// A file goes on in another cabinet.
 const FOLDER_ELSEWHERE: u64 = 0xfffd;
 
-/// How the blocks of a folder are compressed.
+/// The compression of the blocks of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     Stored,

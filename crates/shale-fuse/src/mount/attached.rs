@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub struct Attached {
     /// The device handle to serve the mount through.
     pub device: OwnedFd,
-    /// How the process that serves unmounts.
+    /// The way to unmount, for the process that serves.
     pub way: Way,
     /// The mount point, absolute and without symlinks.
     pub mount_point: PathBuf,

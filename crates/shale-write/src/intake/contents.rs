@@ -32,15 +32,14 @@ use crate::exec::spill::Spill;
 use crate::frame::pipeline::FramePipeline;
 use crate::layout::order::LayoutOrder;
 use crate::layout::reorder_buffer::ReorderBuffer;
-use crate::layout::similarity::{self, Sketcher};
 use crate::output::emitter::Emitter;
 use crate::output::frame_table::FrameTable;
 use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
-use crate::plan::order::Order;
 use crate::plan::report::{Report, Stage, StreamCounts, problem_kind};
 use crate::recompress::container::Container;
-use crate::recompress::take_apart::{may_hold_streams, memory_len, memory_len_max, take_apart};
+use crate::intake::copied::CopiedContent;
+use crate::intake::sketched::find_streams;
 use crate::segment::homes::Homes;
 use crate::segment::stage::SegmentStage;
 use shale_host::Phase;
@@ -770,94 +769,5 @@ impl Stored {
     /// The outcome for a file that had these metadata when it was opened.
     fn outcome(self, metadata: Metadata) -> Outcome {
         Outcome::Stored(Metadata { len: self.len, ..metadata }, self.id, self.change)
-    }
-}
-
-/// Adds what the build needs to know of a content: the streams in it, and the similarity sketch
-/// where the order needs it.
-pub(crate) fn sketched(env: &Env<'_>, mut content: SmallContent) -> SmallContent {
-    if env.plan.recompress && may_hold_streams(&content.bytes) {
-        let reservation = env.gate.reserve(memory_len_max(content.bytes.len() as u64));
-        if reservation.is_none() || !env.meet(content.digest) {
-            content.is_deferred = true;
-            return content;
-        }
-        content.reservation = reservation;
-        find_streams(env, &mut content);
-        let used = memory_len(&content);
-        if let Some(reservation) = &mut content.reservation {
-            reservation.shrink(used);
-        }
-    } else {
-        sketch(env, &mut content);
-    }
-    content
-}
-
-/// Finds the streams in a content, and sketches what it is then stored as.
-fn find_streams(env: &Env<'_>, content: &mut SmallContent) {
-    take_apart(content, &|| env.is_cancelled());
-    sketch(env, content);
-}
-
-/// Sketches a content without streams, or what is in its streams.
-fn sketch(env: &Env<'_>, content: &mut SmallContent) {
-    if env.plan.order != Order::Similarity {
-        return;
-    }
-    if content.streams.is_empty() {
-        content.similarity_sketch = similarity::sketch_of(&content.bytes);
-    }
-    for stream in &mut content.streams {
-        let mut sketcher = Sketcher::default();
-        sketch_group(&stream.plain, &mut sketcher);
-        stream.plain.similarity_sketch = sketcher.finish();
-    }
-}
-
-/// Sketches what is stored together for the plain bytes of a stream.
-fn sketch_group(content: &SmallContent, sketcher: &mut Sketcher) {
-    if content.streams.is_empty() {
-        sketcher.push(&content.bytes);
-    }
-    content.streams.iter().for_each(|stream| sketch_group(&stream.plain, sketcher));
-}
-
-/// A content that came once and was copied to a temporary file.
-struct CopiedContent {
-    copy: Spill,
-    metadata: Metadata,
-    holes: Vec<Range<u64>>,
-}
-
-impl CopiedContent {
-    /// A reader of the copy, from its beginning.
-    fn reader(self) -> LargeFile {
-        let metadata = self.metadata;
-        LargeFile::of_file(Box::new(self), metadata)
-    }
-}
-
-impl ContentFile for CopiedContent {
-    fn metadata(&mut self) -> io::Result<Metadata> {
-        // No one else can change it.
-        Ok(self.metadata)
-    }
-
-    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> io::Result<usize> {
-        let left = self.metadata.len.saturating_sub(offset).min(out.len() as u64) as usize;
-        self.copy.read_at(&mut out[..left], offset)?;
-        Ok(left)
-    }
-
-    fn data_after(&mut self, offset: u64, len: u64) -> io::Result<Option<Range<u64>>> {
-        let mut start = offset;
-        for hole in &self.holes {
-            if hole.start > start {
-                return Ok(Some(start..hole.start.min(len)));
-            }
-            start = start.max(hole.end);
-        }
-        Ok((start < len).then_some(start..len))
     }
 }

@@ -19,7 +19,8 @@ use crate::content::read::{
 };
 use crate::exec::build::{Build, Env};
 use crate::exec::pool::{Ticket, Urgency};
-use crate::intake::contents::{ContentWriter, Outcome, sketched};
+use crate::intake::contents::{ContentWriter, Outcome};
+use crate::intake::sketched::sketched;
 use crate::output::emitter::Emitter;
 use crate::plan::budget::READ_AHEAD_BYTES;
 use crate::plan::error::WriteError;

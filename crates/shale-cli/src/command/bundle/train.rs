@@ -1,5 +1,5 @@
-//! `--train`: runs the program on a mount of its image and returns which files it read, in the order
-//! of their first reads.
+//! `--train`: runs the program on a mount of its image and returns the files that it read, in the
+//! order of their first reads.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -79,7 +79,7 @@ pub fn first_reads(
     Ok(paths)
 }
 
-/// How the program ended.
+/// The end of the program.
 enum End {
     /// By itself.
     Itself(ExitStatus),

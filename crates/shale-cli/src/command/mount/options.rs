@@ -311,8 +311,8 @@ impl MountOptions {
             _ => bail!(
                 "-o {option}: no such option; the options are allow_other, auto_unmount, dev, suid, \
                  noexec, loop, uid=, gid=, threads=, cache=, prefetch=, push=, idle=, metrics=, \
-                 hotlog=, log=, mkdir, offset=, snapshot=, snapshots, follow, subdir=, view=, verify=, \
-                 expect=, base="
+                 hotlog=, log=, mkdir, offset=, snapshot=, snapshots, follow, subdir=, view=, \
+                 verify=, expect=, base="
             ),
         }
         Ok(())
