@@ -88,7 +88,7 @@ fn changes_packing(how: &How) -> bool {
         || how.order.is_some()
         || how.hot.is_some()
         || how.frame_size.is_some()
-        || how.recompress == Switch::On
+        || how.recompress == Some(Switch::On)
         || how.skip_unreadable
         || how.dereference
         || how.offset > 0

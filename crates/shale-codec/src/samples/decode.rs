@@ -3,8 +3,8 @@
 use super::bits::{BitReader, WORD_BITS, mask, unzigzag};
 use super::context::{CONTEXT_COUNT, RUN_LEN, context_of, energy_after, low_bits_of, value_of};
 use super::predictor::{Channels, Predictor, Sample};
-use super::tables::{OPEN_MANY, STATE_COUNT, STATE_LOG, State, decoder_states, read};
 use super::shape::{CHANNEL_COUNT_MAX, Header, STATES_AT_ONCE, TABLE_COUNT_MAX};
+use super::tables::{OPEN_MANY, STATE_COUNT, STATE_LOG, State, decoder_states, read};
 use super::words;
 
 /// Appends the samples of a payload to `out`.

@@ -6,10 +6,10 @@ use super::context::{
 };
 use super::fit::{Reach, fit};
 use super::predictor::{Channels, Predictor};
+use super::shape::{Effort, STATES_AT_ONCE, SampleShape, TABLE_COUNT_MAX};
 use super::tables::{
     EncoderStates, Frequencies, STATE_COUNT, STATE_LOG, normalized, write, written_len,
 };
-use super::shape::{Effort, STATES_AT_ONCE, SampleShape, TABLE_COUNT_MAX};
 use super::words;
 
 /// Residuals of a block of a channel.

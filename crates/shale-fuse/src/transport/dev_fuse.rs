@@ -5,7 +5,6 @@
 //! elsewhere.
 
 use super::convert::{absent, file_attr, file_type, sought, to_errno};
-use super::device;
 use super::negotiated::{Feature, FeatureState, Negotiated};
 use super::threads::{reserve, startable};
 use crate::driver::Driver;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use shale_format::limits::CHUNK_DEPTH_MAX;
 use shale_format::{AppendIndex, Category, ChunkRecord};
-use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
+use shale_model::{ChangeKind, Metadata, OpenContent, ProblemKind};
 
 use crate::content::categorize::category_of;
 use crate::content::dedupe::{ContentKey, Contents};
@@ -27,19 +27,21 @@ use crate::content::read::{
 };
 use crate::content::relocation::Relocation;
 use crate::content::samples::{SampleFinder, SampleRun};
-use crate::exec::build::{Build, Env};
+use crate::exec::build::Build;
 use crate::exec::spill::Spill;
 use crate::frame::pipeline::FramePipeline;
+use crate::intake::copied::CopiedContent;
+use crate::intake::sketched::{find_streams, sketched};
 use crate::layout::order::LayoutOrder;
 use crate::layout::reorder_buffer::ReorderBuffer;
+use crate::layout::similarity::Sketcher;
 use crate::output::emitter::Emitter;
 use crate::output::frame_table::FrameTable;
 use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
+use crate::plan::order::Order;
 use crate::plan::report::{Report, Stage, StreamCounts, problem_kind};
 use crate::recompress::container::Container;
-use crate::intake::copied::CopiedContent;
-use crate::intake::sketched::find_streams;
 use crate::segment::homes::Homes;
 use crate::segment::stage::SegmentStage;
 use shale_host::Phase;

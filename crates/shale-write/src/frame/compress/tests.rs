@@ -45,9 +45,8 @@ fn references_are_kept_where_they_pay_and_only_there() {
 
 #[test]
 fn what_references_save_is_estimated_well_where_it_is_not_tried() {
-    let letters = |seed| -> Vec<u8> {
-        random(seed, 200_000).iter().map(|byte| b'a' + byte % 23).collect()
-    };
+    let letters =
+        |seed| -> Vec<u8> { random(seed, 200_000).iter().map(|byte| b'a' + byte % 23).collect() };
     let related = Arc::new(letters(3));
     let mut plain = letters(4);
     plain[20_000..70_000].copy_from_slice(&related[90_000..140_000]);
@@ -66,9 +65,8 @@ fn what_references_save_is_estimated_well_where_it_is_not_tried() {
 
 #[test]
 fn trials_leave_out_what_others_hold_already_and_what_saves_little() {
-    let letters = |seed| -> Vec<u8> {
-        random(seed, 200_000).iter().map(|byte| b'a' + byte % 23).collect()
-    };
+    let letters =
+        |seed| -> Vec<u8> { random(seed, 200_000).iter().map(|byte| b'a' + byte % 23).collect() };
     let plain = letters(5);
     let holding = |seed, range: std::ops::Range<usize>| {
         let mut other = letters(seed);
@@ -87,8 +85,7 @@ fn trials_leave_out_what_others_hold_already_and_what_saves_little() {
     let mut scratch = EncoderScratch::default();
     let mut compressor = Compressor::new(&mut scratch);
     let alone = compressor.pack(&packing, &plain, Category::Generic, vec![]).unwrap();
-    let packed =
-        compressor.pack(&packing, &plain, Category::Generic, references.clone()).unwrap();
+    let packed = compressor.pack(&packing, &plain, Category::Generic, references.clone()).unwrap();
     assert_eq!(packed.references, [2, 4]);
     let saved = (alone.stored.len() - packed.stored.len()) as u64;
     assert!(packed.saved_bytes.abs_diff(saved) < saved / 10, "{saved}");
@@ -100,8 +97,7 @@ fn trials_leave_out_what_others_hold_already_and_what_saves_little() {
     assert_eq!(decoded, plain);
     // A twentieth is not worth sorting a frame for.
     let references = vec![(3, little)];
-    let packed =
-        compressor.pack(&packing, &plain, Category::Generic, references.clone()).unwrap();
+    let packed = compressor.pack(&packing, &plain, Category::Generic, references.clone()).unwrap();
     assert!(packed.references.is_empty() && packed.references_dropped);
     assert_eq!(packed.stored, alone.stored);
     // For text it is.
@@ -198,21 +194,12 @@ fn samples_are_residuals_where_that_is_shorter_than_with_references() {
     let mut compressor = Compressor::new(&mut scratch);
     let packed = compressor.pack(&with, &plain, Category::Audio, vec![]).unwrap();
     let record = &packed.record;
-    assert_eq!(
-        (record.filter, record.category),
-        (Filter::Samples.id(), Category::Audio as u64)
-    );
+    assert_eq!((record.filter, record.category), (Filter::Samples.id(), Category::Audio as u64));
     assert!(packed.stored.len() < 110_000, "{}", packed.stored.len());
     let mut decoded = Vec::new();
     let codec = Codec::from_id(record.codec).unwrap();
     shale_codec::Decoder::new()
-        .decode_filtered(
-            (codec, Filter::Samples),
-            &[],
-            &packed.stored,
-            plain.len(),
-            &mut decoded,
-        )
+        .decode_filtered((codec, Filter::Samples), &[], &packed.stored, plain.len(), &mut decoded)
         .unwrap();
     assert_eq!(decoded, plain);
     // With the frame itself as reference, residuals cannot be shorter.
@@ -234,9 +221,8 @@ fn nothing_is_stored_longer_than_plain() {
     let mut compressor = Compressor::new(&mut scratch);
     for codec in [Codec::Stored, Codec::Lz4, Codec::Zstd, Codec::Lzma] {
         for plain in [vec![1u8], random(3, 50), random(4, 5000), vec![0; 5000]] {
-            let packed = compressor
-                .pack(&packing(codec), &plain, Category::Generic, Vec::new())
-                .unwrap();
+            let packed =
+                compressor.pack(&packing(codec), &plain, Category::Generic, Vec::new()).unwrap();
             assert!(packed.stored.len() <= plain.len(), "{codec}");
             assert_eq!(packed.record.plain_sum, xxh3_64(&plain));
             assert_eq!(packed.record.stored_sum, xxh3_64(&packed.stored));
