@@ -3,11 +3,9 @@
 //!
 //! A body returns nothing: it panics, runs out of time or takes too much memory, or all is well.
 
-mod append; // an image that grows
 mod build; // a tree built and read back
 mod trust; // identity, parity, signatures, check, damage
 
-pub use append::append_index;
 pub use build::build_then_read;
 pub use trust::{check_image, damage_then_read, identity, parity, signature};
 

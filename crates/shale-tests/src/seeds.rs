@@ -43,21 +43,6 @@ pub fn signatures() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// Inputs of [`crate::fuzz::append_index`]: indexes that know too little and too much.
-pub fn append_indexes() -> Vec<Vec<u8>> {
-    let mut indexes = Vec::new();
-    for (thin_log2, first, frame_count) in [(0, 0, 8), (3, 0, 2), (0, 5, 3), (20, 1 << 40, 4)] {
-        let mut index = shale_format::AppendIndex::new(thin_log2, first);
-        for frame in 0..frame_count {
-            let prints = Random::new(frame).bytes(8 * 40);
-            let prints = prints.as_chunks::<8>().0.iter().map(|print| u64::from_le_bytes(*print));
-            index.push(&prints.collect::<Vec<_>>());
-        }
-        indexes.push(index.encode());
-    }
-    indexes
-}
-
 /// Inputs of [`crate::fuzz::build_then_read`]: choices of trees.
 pub fn trees() -> Vec<Vec<u8>> {
     (0..8).map(|seed| Random::new(seed).bytes(40 << (seed % 4))).collect()

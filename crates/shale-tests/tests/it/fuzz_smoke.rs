@@ -122,11 +122,6 @@ fn build_then_read() {
 }
 
 #[test]
-fn append_index() {
-    run(&seeds::append_indexes(), 120, fuzz::append_index);
-}
-
-#[test]
 fn damage_then_read() {
     run(&seeds::damages(), 1500, fuzz::damage_then_read);
 }
@@ -155,7 +150,6 @@ fn body(target: &str) -> fn(&[u8]) {
         "parity" => fuzz::parity,
         "signature" => fuzz::signature,
         "check_image" => fuzz::check_image,
-        "append_index" => fuzz::append_index,
         "build_then_read" => fuzz::build_then_read,
         "damage_then_read" => fuzz::damage_then_read,
         "import_tar" => importers::tar,

@@ -17,7 +17,6 @@ mod fuzz_smoke; // any bytes
 mod bad_input; // messages, exit codes and what is left behind
 mod choose; // what is taken of a source
 mod append; // images that grow
-mod append_safety; // and what ends that early
 mod recompress; // compressed files as what is in them
 mod assemble; // copies of images, in part or together
 mod tar; // tar, in and out
