@@ -283,10 +283,10 @@ impl Driver {
         let Some((listener, _)) = &self.door else { return };
         let Ok(link) = listener.accept() else { return };
         // It waits for the answer, so its number is its own.
-        if let Some(holder) = link.peer() {
-            if link.answer(&self.ready()).is_ok() {
-                self.holders.push(holder);
-            }
+        if let Some(holder) = link.peer()
+            && link.answer(&self.ready()).is_ok()
+        {
+            self.holders.push(holder);
         }
     }
 

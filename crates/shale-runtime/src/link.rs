@@ -214,10 +214,8 @@ impl Link {
             _ => None,
         });
         let handles = handles.flatten().collect();
-        Ok(match buffer.get(..message.bytes).and_then(<[u8]>::split_first) {
-            Some((kind, bytes)) => Some((*kind, bytes.to_vec(), handles)),
-            None => None,
-        })
+        let parts = buffer.get(..message.bytes).and_then(<[u8]>::split_first);
+        Ok(parts.map(|(kind, bytes)| (*kind, bytes.to_vec(), handles)))
     }
 }
 
