@@ -157,15 +157,10 @@ const SAMPLES_CERTAIN_SHARE: usize = 8;
 /// Bytes of the frame on which shapes of arrays are tried.
 const ARRAY_SAMPLE_LEN: usize = 32 << 10;
 impl Form {
-    /// The form with the shorter encoding.
     fn or_shorter(self, other: Form) -> Form {
-        let len = |form: &Form| form.encoding.as_ref().map(|encoding| encoding.stored.len());
+        let len = |form: &Form| form.encoding.as_ref().map_or(usize::MAX, |e| e.stored.len());
         let plain_trial_len = other.plain_trial_len.or(self.plain_trial_len);
-        let shorter = match (len(&self), len(&other)) {
-            (Some(here), Some(there)) if there < here => other,
-            (None, Some(_)) => other,
-            _ => self,
-        };
+        let shorter = if len(&other) < len(&self) { other } else { self };
         Form { plain_trial_len, ..shorter }
     }
 }
@@ -331,11 +326,10 @@ impl<'s> Compressor<'s> {
             return Ok(Form::default());
         }
         let Some(form) = samples_form(layout, effort, plain) else { return Ok(Form::default()) };
-        let settings = match packing.choice.without_trial() {
-            Some(settings) => settings,
-            None => packing.choice.with_trial(form.rest().len(), form.rest().len()),
+        let settings = match form.rest().len() {
+            0 => Settings::STORED,
+            len => packing.choice.with_trial(len, len),
         };
-        let settings = if form.rest().is_empty() { Settings::STORED } else { settings };
         let mut stored = Vec::new();
         self.scratch.encoder(settings)?.encode_samples(&form, &mut stored)?;
         let plain_trial_len = self.try_plain(plain, references, Filter::None)?;
@@ -772,25 +766,16 @@ mod tests {
         );
         assert!(packed.stored.len() < 110_000, "{}", packed.stored.len());
         let mut decoded = Vec::new();
-        let codec = Codec::from_id(record.codec).unwrap();
-        shale_codec::Decoder::new()
-            .decode_filtered(
-                (codec, Filter::Samples),
-                &[],
-                &packed.stored,
-                plain.len(),
-                &mut decoded,
-            )
-            .unwrap();
+        let ways = (Codec::from_id(record.codec).unwrap(), Filter::Samples);
+        let mut decoder = shale_codec::Decoder::new();
+        decoder.decode_filtered(ways, &[], &packed.stored, plain.len(), &mut decoded).unwrap();
         assert_eq!(decoded, plain);
         // With the frame itself as reference, residuals cannot be shorter.
         let references = vec![(7, Arc::new(plain.clone()))];
         let packed = compressor.pack(&with, &plain, Category::Audio, references).unwrap();
         assert_eq!((packed.record.filter, &packed.references[..]), (Filter::None.id(), &[7][..]));
-        // Level 0 treats them as any bytes, and so does a caller who asks for stored frames.
-        let without = Packing { effort: None, ..with };
-        let stores = Packing { choice: CodecChoice::one(Settings::STORED), ..with };
-        for packing in [without, stores] {
+        let choice = CodecChoice::one(Settings::STORED);
+        for packing in [Packing { effort: None, ..with }, Packing { choice, ..with }] {
             let packed = compressor.pack(&packing, &plain, Category::Audio, vec![]).unwrap();
             assert_ne!(packed.record.filter, Filter::Samples.id());
         }
