@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn shape(width: usize, channels: usize, meaning: Meaning) -> SampleShape {
-        SampleShape::new(width, channels, channels % 2 == 0, meaning).unwrap()
+        SampleShape::new(width, channels, channels.is_multiple_of(2), meaning).unwrap()
     }
 
     fn whole(shape: SampleShape, row_len: usize, plain: &[u8]) -> SampleLayout {

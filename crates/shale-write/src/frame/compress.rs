@@ -157,15 +157,10 @@ const SAMPLES_CERTAIN_SHARE: usize = 8;
 /// Bytes of the frame on which shapes of arrays are tried.
 const ARRAY_SAMPLE_LEN: usize = 32 << 10;
 impl Form {
-    /// The form with the shorter encoding.
     fn or_shorter(self, other: Form) -> Form {
-        let len = |form: &Form| form.encoding.as_ref().map(|encoding| encoding.stored.len());
+        let len = |form: &Form| form.encoding.as_ref().map_or(usize::MAX, |e| e.stored.len());
         let plain_trial_len = other.plain_trial_len.or(self.plain_trial_len);
-        let shorter = match (len(&self), len(&other)) {
-            (Some(here), Some(there)) if there < here => other,
-            (None, Some(_)) => other,
-            _ => self,
-        };
+        let shorter = if len(&other) < len(&self) { other } else { self };
         Form { plain_trial_len, ..shorter }
     }
 }
@@ -331,11 +326,10 @@ impl<'s> Compressor<'s> {
             return Ok(Form::default());
         }
         let Some(form) = samples_form(layout, effort, plain) else { return Ok(Form::default()) };
-        let settings = match packing.choice.without_trial() {
-            Some(settings) => settings,
-            None => packing.choice.with_trial(form.rest().len(), form.rest().len()),
+        let settings = match form.rest().len() {
+            0 => Settings::STORED,
+            len => packing.choice.with_trial(len, len),
         };
-        let settings = if form.rest().is_empty() { Settings::STORED } else { settings };
         let mut stored = Vec::new();
         self.scratch.encoder(settings)?.encode_samples(&form, &mut stored)?;
         let plain_trial_len = self.try_plain(plain, references, Filter::None)?;

@@ -197,19 +197,16 @@ fn samples_are_residuals_where_that_is_shorter_than_with_references() {
     assert_eq!((record.filter, record.category), (Filter::Samples.id(), Category::Audio as u64));
     assert!(packed.stored.len() < 110_000, "{}", packed.stored.len());
     let mut decoded = Vec::new();
-    let codec = Codec::from_id(record.codec).unwrap();
-    shale_codec::Decoder::new()
-        .decode_filtered((codec, Filter::Samples), &[], &packed.stored, plain.len(), &mut decoded)
-        .unwrap();
+    let ways = (Codec::from_id(record.codec).unwrap(), Filter::Samples);
+    let mut decoder = shale_codec::Decoder::new();
+    decoder.decode_filtered(ways, &[], &packed.stored, plain.len(), &mut decoded).unwrap();
     assert_eq!(decoded, plain);
     // With the frame itself as reference, residuals cannot be shorter.
     let references = vec![(7, Arc::new(plain.clone()))];
     let packed = compressor.pack(&with, &plain, Category::Audio, references).unwrap();
     assert_eq!((packed.record.filter, &packed.references[..]), (Filter::None.id(), &[7][..]));
-    // Level 0 treats them as any bytes, and so does a caller who asks for stored frames.
-    let without = Packing { effort: None, ..with };
-    let stores = Packing { choice: CodecChoice::one(Settings::STORED), ..with };
-    for packing in [without, stores] {
+    let choice = CodecChoice::one(Settings::STORED);
+    for packing in [Packing { effort: None, ..with }, Packing { choice, ..with }] {
         let packed = compressor.pack(&packing, &plain, Category::Audio, vec![]).unwrap();
         assert_ne!(packed.record.filter, Filter::Samples.id());
     }
