@@ -359,7 +359,9 @@ fn put<W: Write>(
     from: &mut dyn Read,
 ) -> io::Result<()> {
     let metadata = file_of(len);
-    tar.entry(&plain_entry(path.as_bytes(), &metadata, &[0..len][..usize::from(len > 0)]))?;
+    let data = 0..len;
+    let ranges = &std::slice::from_ref(&data)[..usize::from(len > 0)];
+    tar.entry(&plain_entry(path.as_bytes(), &metadata, ranges))?;
     let mut buffer = vec![0; BUFFER_LEN];
     loop {
         match from.read(&mut buffer) {

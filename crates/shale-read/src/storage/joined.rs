@@ -41,7 +41,10 @@ impl JoinedSource {
             let len = range.end.checked_sub(range.start).filter(|_| range.end <= source.len());
             let len = len.ok_or(io::ErrorKind::UnexpectedEof)?;
             let end = start.checked_add(len).ok_or(io::ErrorKind::FileTooLarge)?;
-            pieces.push(Piece { source, skip: range.start, start, len });
+            // A read would stop at a piece that holds nothing.
+            if len > 0 {
+                pieces.push(Piece { source, skip: range.start, start, len });
+            }
             start = end;
         }
         Ok(Self { pieces, len: start, base_len })

@@ -68,6 +68,9 @@ pub(crate) struct ContentWriter<'env> {
     counts: Counts,
 }
 
+/// A range of a content that is rebuilt, and where it lies in rebuilt space.
+type RebuiltRange = (Range<usize>, u64);
+
 #[derive(Default)]
 struct Counts {
     files_read_again: u64,
@@ -215,7 +218,7 @@ impl<'env> ContentWriter<'env> {
     fn store_streams(
         &mut self,
         streams: &[FoundStream],
-    ) -> Result<(Vec<(Range<usize>, u64)>, u64), WriteError> {
+    ) -> Result<(Vec<RebuiltRange>, u64), WriteError> {
         let (mut rebuilt, mut deepest) = (Vec::new(), 0);
         for stream in streams {
             let (id, below) = self.inner(&stream.plain)?;
