@@ -14,11 +14,15 @@ TREES ?= /usr/include
 override CARGO_TARGET_DIR := $(abspath $(CARGO_TARGET_DIR))
 export CARGO_TARGET_DIR
 SHALE = $(CARGO_TARGET_DIR)/release/shale
+# The executable that `shale bundle` puts before an image; its name ends with the processor.
+MACHINE ?= $(shell uname -m)
+RUNTIME = $(CARGO_TARGET_DIR)/bundle/runtime-$(MACHINE)
 
 .PHONY: help build demo check test soak install uninstall bench fuzz golden tidy
 
 help:
 	@echo "make build     the shale command, in target/release"
+	@echo "make runtime   the static runtime of bundles, in target/bundle"
 	@echo "make demo      pack a tree of this machine, mount it, compare every byte and attribute"
 	@echo "make check     what to run before a commit: no root, no network, a few minutes"
 	@echo "make test      everything, as CI runs it; a skipped test is a failure"
@@ -42,6 +46,10 @@ rust:
 build: rust
 	@scripts/need.sh cc=build-essential cmake
 	cargo build --release --package shale-cli
+
+.PHONY: runtime
+runtime: rust
+	@scripts/runtime.sh $(RUNTIME)
 
 demo: build
 	@SHALE=$(SHALE) scripts/demo.sh $(TREE)
@@ -68,8 +76,9 @@ MAN = $(DESTDIR)$(PREFIX)/share/man
 # STRIP=true installs the command with its line numbers.
 STRIP ?= strip
 
-install: build
+install: build runtime
 	install -D -m 755 -s --strip-program=$(STRIP) $(SHALE) $(DESTDIR)$(PREFIX)/bin/shale
+	install -D -m 755 $(RUNTIME) $(DESTDIR)$(PREFIX)/lib/shale/runtime-$(MACHINE)
 	install -d $(DESTDIR)$(SBINDIR) $(MAN)/man1 $(dir $(COMPLETIONS:%=$(DESTDIR)%))
 	for name in $(NAMES); do ln -sf $(abspath $(PREFIX))/bin/shale $(DESTDIR)$(SBINDIR)/$$name; done
 	$(SHALE) man --dir $(MAN)/man1
@@ -80,8 +89,8 @@ install: build
 	$(SHALE) completions fish > $(DESTDIR)$(FISH_COMPLETIONS)/shale.fish
 
 .PHONY: deb dist sbom
-deb: build
-	@SHALE=$(SHALE) scripts/deb.sh
+deb: build runtime
+	@SHALE=$(SHALE) RUNTIME=$(RUNTIME) scripts/deb.sh
 
 dist: rust
 	@scripts/dist.sh
@@ -115,6 +124,8 @@ uninstall-capi:
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/shale $(COMPLETIONS:%=$(DESTDIR)%)
 	rm -f $(NAMES:%=$(DESTDIR)$(SBINDIR)/%)
+	rm -f $(DESTDIR)$(PREFIX)/lib/shale/runtime-$(MACHINE)
+	rmdir $(DESTDIR)$(PREFIX)/lib/shale 2>/dev/null || true
 	rm -f $(MAN)/man1/shale.1 $(MAN)/man1/shale-*.1 $(MAN)/man5/shale.5 $(MAN)/man8/mount.shale.8
 
 # Needs root, as it mounts images and drops caches.

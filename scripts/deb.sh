@@ -2,13 +2,15 @@
 # Makes a Debian package of the shale command with dpkg's tools, and checks it with lintian where that is installed.
 #
 # usage: deb.sh [FOLDER]             (default: target/deb)
-# environment: SHALE, the command to pack (default: target/release/shale); SOURCE_DATE_EPOCH, the time of all files
+# environment: SHALE, the command to pack (default: target/release/shale); RUNTIME, the runtime of bundles
+# (default: target/bundle/runtime-MACHINE, as `make runtime` builds it); SOURCE_DATE_EPOCH, the time of all files
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/need.sh dpkg-deb=dpkg dpkg-shlibdeps=dpkg-dev strip=binutils
 
 target=${CARGO_TARGET_DIR:-target}
 shale=${SHALE:-$target/release/shale}
+runtime=${RUNTIME:-$target/bundle/runtime-$(uname -m)}
 out=${1:-$target/deb}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 architecture=$(dpkg --print-architecture)
@@ -18,7 +20,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tree=$work/tree
 mkdir -p "$tree"
-make -s -o build install SHALE="$shale" DESTDIR="$tree" PREFIX=/usr SBINDIR=/usr/sbin \
+make -s -o build -o runtime install SHALE="$shale" RUNTIME="$runtime" DESTDIR="$tree" PREFIX=/usr SBINDIR=/usr/sbin \
   ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions
 # Debian wants links within /usr to be relative, and compressed man pages.
 for name in "$tree"/usr/sbin/*; do ln -sfn ../bin/shale "$name"; done
@@ -41,6 +43,8 @@ shale: initial-upload-closes-no-bugs
 shale: no-manual-page [usr/sbin/fsck.shale]
 shale: no-manual-page [usr/sbin/mkfs.shale]
 shale: no-manual-page [usr/sbin/mount.fuse.shale]
+# The start of files that run on any machine.
+shale: statically-linked-binary [usr/lib/shale/runtime-*]
 # C libraries are built in, in the versions that were tested and that images depend on.
 shale: embedded-library *
 OVERRIDES

@@ -2,8 +2,10 @@
 # Makes a tarball of the shale command, linked statically, which runs on any Linux of this processor.
 #
 # usage: dist.sh [FOLDER]            (default: target/dist)
-# environment: SHALE, a command to pack instead of building one; SOURCE_DATE_EPOCH, the time of all files
-# The tarball has the command, completions, man pages, licences, the list of built-in crates (SBOM), and a Makefile with
+# environment: SHALE and RUNTIME, a command and a runtime of bundles to pack instead of building them;
+# SOURCE_DATE_EPOCH, the time of all files
+# The tarball has the command, the runtime of bundles, completions, man pages, licences, the list of built-in crates
+# (SBOM), and a Makefile with
 # `install` and `uninstall`. The same command gives the same tarball.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,12 +25,16 @@ if [ -z "${SHALE:-}" ]; then
     cargo build --release --locked --package shale-cli --target "$triple"
   SHALE=$target/$triple/release/shale
 fi
+if [ -z "${RUNTIME:-}" ]; then
+  RUNTIME=$(realpath -m "$target/bundle/runtime-$machine")
+  scripts/runtime.sh "$RUNTIME"
+fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tree=$work/$name
 mkdir -p "$tree"
-make -s -o build install SHALE="$SHALE" DESTDIR="$tree" PREFIX=/usr SBINDIR=/usr/sbin
+make -s -o build -o runtime install SHALE="$SHALE" RUNTIME="$RUNTIME" DESTDIR="$tree" PREFIX=/usr SBINDIR=/usr/sbin
 mv "$tree"/usr/* "$tree"
 rmdir "$tree/usr"
 rm -r "$tree/sbin"
@@ -40,7 +46,7 @@ PREFIX ?= /usr/local
 SBINDIR ?= /sbin
 DESTDIR ?=
 NAMES = mkfs.shale mount.shale mount.fuse.shale fsck.shale
-FILES = $(shell find bin share -type f)
+FILES = $(shell find bin lib share -type f)
 install:
 	for file in $(FILES); do install -D -m $$(stat -c %a $$file) $$file $(DESTDIR)$(PREFIX)/$$file || exit 1; done
 	install -d $(DESTDIR)$(SBINDIR)

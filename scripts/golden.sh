@@ -48,6 +48,25 @@ hand() {
   keep "$name" "$of"
 }
 
+# thin NAME BASE TREE: a thin image of a tree over a golden image that is there already.
+thin() {
+  local name=$1 base=$2 of=$3
+  local file=testdata/images/$version-$name.thin
+  [ ! -e "$file" ] || { echo "golden: $file exists and stays as it is"; return 0; }
+  make_tree "$of"
+  cp "testdata/images/$base.shale" "$work/"
+  "$shale" create -q --snapshot thin --base "$work/$base.shale" "$work/$of" -o "$work/$name.thin"
+  "$shale" check -q "$work/$name.thin" || { echo "golden: $name has problems" >&2; exit 1; }
+  "$shale" merge -q --thick "$work/$name.thin" -o "$work/$name.whole"
+  "$tree" manifest "$work/$name.whole" | diff -u "$work/$of.manifest" - > "$work/differences" || {
+    echo "golden: $name does not hold its tree; it was not kept" >&2
+    exit 1
+  }
+  cp "$work/$of.manifest" "testdata/images/$version-$name.manifest"
+  cp "$work/$name.thin" "$file"
+  echo "golden: wrote $file, $(stat -c %s "$file") bytes"
+}
+
 missing() {
   [ -e "testdata/images/$version-$1.shale" ] || return 0
   echo "golden: testdata/images/$version-$1.shale exists and stays as it is"
@@ -56,7 +75,10 @@ missing() {
 
 make_tree() {
   [ -e "$work/$1.manifest" ] && return
-  "$tree" golden "$1" "$work/$1"
+  case $1 in
+    streams) scripts/golden-streams.py "$work/$1" ;;
+    *) "$tree" golden "$1" "$work/$1" ;;
+  esac
   "$tree" manifest "$work/$1" > "$work/$1.manifest"
 }
 
@@ -94,3 +116,6 @@ hand parity-blocks log
 version=0.4
 create tiny tiny
 create arrays arrays --frame-size 32K
+thin over-tiny 0.3-tiny later
+create samples samples
+create streams streams --recompress=on --frame-size 32K

@@ -322,6 +322,103 @@ def undo_array(stored):
     return bytes(plain)
 
 
+class Bits:
+    def __init__(self, payload):
+        self.number, self.left = int.from_bytes(payload, "little"), 8 * len(payload)
+
+    def take(self, count):
+        value = self.number & (1 << count) - 1
+        self.number, self.left = self.number >> count, self.left - count
+        assert self.left >= 0
+        return value
+
+    def golomb(self, k):
+        zeroes = 0
+        while not self.take(1):
+            zeroes += 1
+        return (2**zeroes - 1) * 2**k + self.take(k + zeroes)
+
+
+def signed(u):
+    return u // 2 if u % 2 == 0 else -(u + 1) // 2
+
+
+def token_table(bits):
+    frequencies = []
+    for _ in range(bits.take(8) + 1):
+        before = frequencies[-1] if frequencies else 0
+        frequencies.append(before + signed(bits.golomb(before.bit_length() // 2)))
+    states, at = [None] * 2048, 0
+    for token, frequency in enumerate(frequencies):
+        for _ in range(frequency):
+            states[at] = token
+            at = (at + 1283) % 2048
+    for at, token in enumerate(states):
+        states[at] = (token, frequencies[token])
+        frequencies[token] += 1
+    return states
+
+
+def undo_samples(stored):
+    width, channels, ways, log = stored[:4]
+    at, numbers = 4, []
+    for _ in range(4):
+        number, shift = 0, 0
+        while True:
+            number |= (stored[at] & 127) << shift
+            at, shift = at + 1, shift + 7
+            if stored[at - 1] < 128:
+                break
+        numbers.append(number)
+    head, groups, row_len, payload_len = numbers
+    bits, rest = Bits(stored[at : at + payload_len]), stored[at + payload_len :]
+    unused = [bits.take(6) for _ in range(channels)]
+    tables = []
+    for _ in range(bits.take(5) + 1):
+        end = bits.take(7)
+        table = token_table(bits)
+        tables += [table] * (end + 1 - len(tables))
+    states = [bits.take(11) for _ in range(4)]
+    y = [[] for _ in range(channels)]
+    energies, predictors = [0] * channels, [([], 0, 0)] * channels
+    for start in range(0, groups, 2**log):
+        for c in range(channels):
+            if bits.take(1):
+                own, other, q = bits.take(6), *((bits.take(5), bits.take(4)) if c else (0, 0))
+                row = max(0, 2 * bits.take(3) - 1) if row_len else 0
+                shift, k = bits.take(4), bits.take(4)
+                terms = [(c, 1 + i) for i in range(own)] + [(q, i) for i in range(other)]
+                terms += [(c, row_len + row // 2 - i) for i in range(row)]
+                terms = [(*term, signed(bits.golomb(k))) for term in terms]
+                predictors[c] = terms, signed(bits.take(bits.take(6))), shift
+            terms, bias, shift = predictors[c]
+            for first in range(start, min(groups, start + 2**log), 8):
+                e, total = energies[c], 0
+                x = e if e < 2 else 2 * (e.bit_length() - 1) + (e >> e.bit_length() - 2 & 1)
+                m = max(0, x // 2 - 6)
+                for n in range(first, min(groups, start + 2**log, first + 8)):
+                    token, w = tables[x][states[n % 8 % 4]]
+                    g = 12 - w.bit_length()
+                    states[n % 8 % 4] = w * 2**g - 2048 + bits.take(g)
+                    o = 0 if token < 16 else token // 4 - 2
+                    v = token if token < 16 else (4 + token % 4) * 2**o
+                    u = v * 2**m + bits.take(o + m)
+                    total += (u + 1) // 2
+                    p = bias + sum(f * y[d][n - lag] for d, lag, f in terms if lag <= n)
+                    p = ((p + 2**63) % 2**64 - 2**63) >> shift
+                    half = 2 ** (8 * width - unused[c] - 1)
+                    y[c].append((p + signed(u) + half) % (2 * half) - half)
+                energies[c] = min(e - e // 4 + total, 2**64 - 1)
+    assert states == [0] * 4 and bits.number == 0 and bits.left < 8
+    plain, least = bytearray(rest[:head]), -(2 ** (8 * width - 1))
+    for n in range(groups):
+        for c in range(channels):
+            x = y[c][n] << unused[c]
+            x = {0: x, 1: x - least, 2: least - x if least < x < 0 else x}[ways >> 1]
+            plain += (x % 256**width).to_bytes(width, ("little", "big")[ways & 1])
+    return bytes(plain) + rest[head:]
+
+
 # Parity (appendix C).
 
 CANTOR = [
@@ -424,6 +521,8 @@ def main():
         expect("lines", undo_lines(data(case, "form")), b"".join(line[0] for line in case["plain"]))
     for case in cases("arrays.txt"):
         expect(one(case, "name"), undo_array(data(case, "stored")).hex(), data(case, "plain").hex())
+    for case in cases("samples.txt"):
+        expect(one(case, "name"), undo_samples(data(case, "stored")).hex(), data(case, "plain").hex())
     for case in cases("parity.txt"):
         shards = [bytes.fromhex(row[0]) for row in case["data"]]
         made = parity(shards, len(case["parity"]))

@@ -62,6 +62,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("shale-fuse", &["shale-read"]),
+    ("shale-runtime", &["shale-codec", "shale-format", "shale-fuse", "shale-model", "shale-read"]),
     ("shale-remote", &[]),
     ("shale-serve", &["shale-extract", "shale-host", "shale-read"]),
     ("shale-cli", &["shale", "shale-fuse", "shale-remote", "shale-serve"]),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use shale_extract::{ExtractOptions, extract};
 use shale_host::NoProgress;
 use shale_model::pattern::Patterns;
+use shale_read::files::{Bases, FilePlace, gather};
 use shale_read::{Attributes, FileSource, Identity, Options, SnapshotChoice, Tree};
 
 use crate::code::{Code, Failure};
@@ -18,19 +19,21 @@ pub struct Image {
 
 impl Image {
     /// Opens the newest snapshot of the image in a file. Reads a few kilobytes, whatever the size
-    /// of the image.
+    /// of the image. Other parts of it, and the base of a thin image, are looked for beside it.
     ///
     /// # Errors
     /// The file cannot be read, is not an image, or does not have the expected identity.
     pub fn open(path: &Path, expected: Option<Identity>) -> Result<Self, Failure> {
         let file = File::open(path).map_err(|error| Failure::system(path, &error))?;
-        let source = FileSource::new(file).map_err(|error| Failure::system(path, &error))?;
+        let first = FileSource::new(file).map_err(|error| Failure::system(path, &error))?;
         let options = Options::default().expect(expected);
         let named = |error| {
             let failure = Failure::from(error);
             Failure::new(failure.code(), format!("{}: {failure}", path.display()))
         };
-        let image = shale_read::Image::open(Arc::new(source), options).map_err(named)?;
+        let found = gather(Arc::new(first), &FilePlace::new(path), &Bases::default());
+        let image = found.and_then(|found| shale_read::Image::open(found.source, options));
+        let image = image.map_err(named)?;
         Ok(Self { tree: image.tree(&SnapshotChoice::Newest)? })
     }
 

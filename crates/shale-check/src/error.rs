@@ -78,8 +78,7 @@ impl Error {
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(E) -> Self {
-        let io = shale_host::Error::io(action, path);
-        move |error| Self::Host(io(error))
+        shale_host::Error::io_as(action, path)
     }
 
     /// What the error means to a caller.

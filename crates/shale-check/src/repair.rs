@@ -19,6 +19,7 @@ use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::trailer::TRAILER_SECTION_LEN;
 use shale_format::{SectionHeader, SectionType, Superblock, Trailer};
 use shale_host::{Cancel, Existing, OutputFile, Phase, Progress, existing, thread_count};
+use shale_read::files::{Bases, FilePlace, gather};
 use shale_read::trust::parity::{LeafDamage, LeafStore, Parity, find, read_available};
 use shale_read::trust::salvage::{Remains, remains};
 use shale_read::{ByteSource, FileSource, OffsetChoice};
@@ -36,6 +37,8 @@ const CHUNK_LEN: u64 = 1 << 20;
 pub struct RepairOptions {
     /// Where the image begins in its file; `Auto` means at its start.
     pub offset: OffsetChoice,
+    /// Where the base of a thin image is, besides the directory of that.
+    pub bases: Bases,
     /// Keep what can be read if not everything can be restored.
     pub salvage: bool,
     /// Replace an existing output.
@@ -49,6 +52,7 @@ pub struct RepairOptions {
 impl RepairOptions {
     shale_host::setters! {
         offset: OffsetChoice,
+        bases: Bases,
         salvage: bool,
         overwrite: bool,
         threads: usize,
@@ -85,7 +89,8 @@ impl RepairReport {
     }
 }
 
-/// Repairs the image at `path` into the new file `output`.
+/// Repairs the image at `path` into the new file `output`. Of a thin image and its base, or of the
+/// parts of an image, it makes one whole image.
 ///
 /// # Errors
 /// [`Error::Repair`] if not everything can be restored and salvage was not asked for,
@@ -102,8 +107,8 @@ pub fn repair(
     if existing(output)? == Existing::File && !options.overwrite {
         return Err(shale_host::Error::Exists { path: output.to_owned() }.into());
     }
-    let source: Arc<dyn ByteSource> =
-        Arc::new(FileSource::open(path).map_err(Error::io("open", path))?);
+    let first = FileSource::open(path).map_err(Error::io("open", path))?;
+    let source = gather(Arc::new(first), &FilePlace::new(path), &options.bases)?.source;
     let (start, refused) = match options.offset {
         OffsetChoice::At(start) => (start, None),
         OffsetChoice::Auto => {

@@ -21,6 +21,7 @@ use shale_format::signature::{SIGNATURE_LEN, Signature};
 use shale_format::trailer::{PADDED_TO, TRAILER_SECTION_LEN};
 use shale_format::{Identity, SectionHeader, SectionType, Trailer};
 use shale_host::{Cancel, Existing, OutputFile, Phase, Progress, existing};
+use shale_read::files::{Bases, FilePlace, gather};
 use shale_read::{ByteSource, FileSource, Image, OffsetChoice, Options};
 
 use crate::error::{Error, SignProblem};
@@ -173,6 +174,8 @@ fn wrong(path: &Path, kind: &str) -> Error {
 pub struct SignOptions {
     /// Where the image begins in its file.
     pub offset: OffsetChoice,
+    /// Where the bases of thin images are, besides the directories of these.
+    pub bases: Bases,
     /// Trust the image's Merkle tree: do not hash the image.
     pub skip_content: bool,
     /// Cancels the run.
@@ -182,6 +185,7 @@ pub struct SignOptions {
 impl SignOptions {
     shale_host::setters! {
         offset: OffsetChoice,
+        bases: Bases,
         skip_content: bool,
         cancel: Cancel,
     }
@@ -314,8 +318,8 @@ pub fn verify_signature(
     options: &SignOptions,
     progress: &dyn Progress,
 ) -> Result<Verified, Error> {
-    let source = FileSource::open(path).map_err(Error::io("open", path))?;
-    verify_signature_in(Arc::new(source), path, keys, detached, options, progress)
+    let source = source(path, options)?;
+    verify_signature_in(source, path, keys, detached, options, progress)
 }
 
 /// As [`verify_signature`], for an image in any source; errors call it `name`.
@@ -360,10 +364,16 @@ pub fn verify_signature_in(
 }
 
 fn open(path: &Path, options: &SignOptions) -> Result<Arc<Image>, Error> {
-    let source = FileSource::open(path).map_err(Error::io("open", path))?;
+    let source = source(path, options)?;
     // Damage must be noticed here, not repaired.
     let read = Options::default().offset(options.offset).repair(false);
-    Ok(Image::open(Arc::new(source), read)?)
+    Ok(Image::open(source, read)?)
+}
+
+/// Finds all files of an image.
+fn source(path: &Path, options: &SignOptions) -> Result<Arc<dyn ByteSource>, Error> {
+    let first = FileSource::open(path).map_err(Error::io("open", path))?;
+    Ok(gather(Arc::new(first), &FilePlace::new(path), &options.bases)?.source)
 }
 
 /// Returns the identity of the image after hashing all its bytes.

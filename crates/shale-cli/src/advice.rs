@@ -122,6 +122,13 @@ fn of_read(error: &ReadError) -> Option<Advice> {
         Fault::Codec { .. } | Fault::Checksum { .. } => {
             ("shale check", "run `shale check` to see which files are damaged".into())
         }
+        Fault::NoBase { .. } => {
+            ("--base", "put the base beside the thin image, or name it with --base".into())
+        }
+        Fault::Thin { .. } => (
+            "--thick",
+            "`shale merge --thick` makes one whole image of a thin image and its base".into(),
+        ),
         Fault::NoIdentity { .. } => {
             ("parity add", "`shale parity add` gives the image an identity".into())
         }

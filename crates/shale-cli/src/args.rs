@@ -9,8 +9,10 @@ use crate::exit;
 mod image; // which image, where in its file, which snapshot
 mod input; // what a build takes from its sources
 mod create; // how a build is done
+mod bundle; // bundle
 mod append; // append
 mod assemble; // compact, forget and merge
+mod thin; // delta, patch and split, and the bases of thin images
 mod mount; // mount, umount and stats
 mod listing; // ls, tree, stat, cat and dump
 mod extract; // extract
@@ -22,6 +24,7 @@ mod integrity; // check, signatures, parity and repair
 
 pub use append::Append;
 pub use assemble::{Compact, Copying, Forget, Merge};
+pub use bundle::Bundle;
 pub use create::{Create, How, Mkfs, OrderChoice, Switch, Target, TimeName};
 pub use export::{CompressChoice, Export, FormatChoice};
 pub use extract::{Extract, OverwriteChoice, SparseChoice};
@@ -35,6 +38,7 @@ pub use query::{Diff, Find, Grep};
 pub use remote::CacheCommand;
 pub use remote::RemoteArgs;
 pub use serve::Serve;
+pub use thin::{BaseArgs, Delta, Patch, Split};
 
 /// Packs a tree of files into one small, read-only image that reads like a file system.
 #[derive(Debug, Parser)]
@@ -66,6 +70,9 @@ pub struct Arguments {
         help_heading = "Global options"
     )]
     pub progress: ProgressChoice,
+    /// Bases of thin images.
+    #[command(flatten)]
+    pub bases: BaseArgs,
     /// Images that are elsewhere.
     #[command(flatten)]
     pub remote: RemoteArgs,
@@ -98,6 +105,12 @@ pub enum Command {
     /// unless --parity says otherwise. Signatures do not carry over, as the new image has other
     /// bytes; a warning says so.
     Rewrite(Create),
+    /// Make one file that runs: a program and its files, which mount themselves.
+    ///
+    /// The file is a small static runtime and an image. When it is started, it mounts the image
+    /// through FUSE, or in a user namespace, or extracts it to a cache, and runs the program with
+    /// all arguments. FILE --appimage-help lists what else it can do.
+    Bundle(Box<Bundle>),
     /// Add a snapshot to an image: a new state of its tree, at the cost of what is new.
     ///
     /// The earlier snapshots stay. SOURCE is the whole new tree; --add and --remove change the
@@ -120,6 +133,18 @@ pub enum Command {
     /// Frames are copied as they are stored, and files that are equal in several images are stored
     /// once.
     Merge(Merge),
+    /// Write an update of an image: what a machine that has OLD needs to get NEW.
+    ///
+    /// `patch` makes one image of OLD and the delta. Its newest tree is that of NEW, the earlier
+    /// snapshots of OLD stay, and it has the same identity on every machine. The delta is a thin
+    /// image over OLD: with OLD at hand, it can be mounted and read like any image.
+    Delta(Delta),
+    /// Apply a delta to the image that it was made for.
+    Patch(Patch),
+    /// Cut an image into parts, for media and file systems with a limit.
+    ///
+    /// Name the first part wherever an image is named, with the other parts beside it.
+    Split(Split),
     /// Mount an image on a directory.
     Mount(Mount),
     /// Serve images over HTTP and WebDAV, to browsers, file managers and download tools.
@@ -213,6 +238,8 @@ impl Arguments {
             Command::Create(args) | Command::Rewrite(args) => args.how.input.order_rules(matches),
             Command::Mkfs(args) => args.how.input.order_rules(matches),
             Command::Append(args) => args.how.input.order_rules(matches),
+            Command::Delta(args) => args.how.input.order_rules(matches),
+            Command::Bundle(args) => args.how.input.order_rules(matches),
             _ => {}
         }
     }

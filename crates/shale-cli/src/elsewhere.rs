@@ -3,10 +3,12 @@
 //! The options are those of the process, set once before the first image is opened.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use shale::read::ByteSource;
+use shale::read::files::Place;
 
 use crate::args::RemoteArgs;
 use crate::report::Say;
@@ -31,6 +33,77 @@ static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 pub fn set(args: &RemoteArgs) -> anyhow::Result<()> {
     let _ = WORDS.set(args.words());
     set_options(args)
+}
+
+/// The place of a URL: the name of its file is the last part of its path.
+pub struct UrlPlace {
+    url: String,
+    say: Say,
+}
+
+impl UrlPlace {
+    /// The place of a URL.
+    pub fn new(url: &Path, say: Say) -> Self {
+        Self { url: url.to_string_lossy().into_owned(), say }
+    }
+
+    /// The URL without its query, up to the last slash, and what follows that.
+    fn split(&self) -> (&str, &str) {
+        let path = self.url.split(['?', '#']).next().unwrap_or_default();
+        let after_scheme = path.find("://").map_or(0, |at| at + 3);
+        let slash = path[after_scheme..].rfind('/').map_or(path.len(), |at| after_scheme + at + 1);
+        path.split_at(slash)
+    }
+
+    /// True if characters of the URL are escaped, as those of web servers are.
+    fn is_escaped(&self) -> bool {
+        self.url.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http"))
+    }
+}
+
+impl Place for UrlPlace {
+    fn open(&self) -> io::Result<Arc<dyn ByteSource>> {
+        open(Path::new(&self.url), &self.say)
+            .map_err(|error| io::Error::other(format!("{error:#}")))
+    }
+
+    fn name(&self) -> Vec<u8> {
+        let (_, name) = self.split();
+        if !self.is_escaped() {
+            return name.as_bytes().to_vec();
+        }
+        let (mut bytes, mut rest) = (Vec::new(), name.as_bytes());
+        while let [first, more @ ..] = rest {
+            let byte = match (first, more) {
+                (b'%', [high, low, ..]) => str::from_utf8(&[*high, *low])
+                    .ok()
+                    .and_then(|digits| u8::from_str_radix(digits, 16).ok()),
+                _ => None,
+            };
+            bytes.push(byte.unwrap_or(*first));
+            rest = if byte.is_some() { &more[2..] } else { more };
+        }
+        bytes
+    }
+
+    fn beside(&self, name: &[u8]) -> Arc<dyn Place> {
+        let name = match self.is_escaped() {
+            true => name.iter().fold(String::new(), |mut text, &byte| {
+                match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                    true => text.push(byte as char),
+                    false => text += &format!("%{byte:02X}"),
+                }
+                text
+            }),
+            false => String::from_utf8_lossy(name).into_owned(),
+        };
+        let url = format!("{}{name}", self.split().0);
+        Arc::new(Self { url, say: self.say })
+    }
+
+    fn shown(&self) -> String {
+        shown(Path::new(&self.url)).to_string_lossy().into_owned()
+    }
 }
 
 /// An image as it is shown to others: a URL without its password and without its query, which may
@@ -63,7 +136,6 @@ pub use without::{costs, open};
 
 #[cfg(feature = "remote")]
 mod with {
-    use std::io;
     use std::ops::Range;
     use std::path::PathBuf;
     use std::sync::{Mutex, PoisonError};
@@ -231,6 +303,7 @@ mod without {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::ProgressChoice;
 
     #[test]
     fn paths_and_urls_are_told_apart() {
@@ -243,5 +316,19 @@ mod tests {
         for path in ["a/b", "./s3://a/b", "a:b", "/x://y", "://"] {
             assert!(!is_url(Path::new(path)), "{path}");
         }
+    }
+
+    #[test]
+    fn names_beside_a_url_take_its_place() {
+        let say = Say { quiet: true, verbose: 0, json: false, progress: ProgressChoice::None };
+        let beside = |url: &str, name: &str| {
+            let place = UrlPlace::new(Path::new(url), say);
+            (place.name(), place.beside(name.as_bytes()).shown())
+        };
+        let of = |name: &str, url: &str| (name.as_bytes().to_vec(), url.to_owned());
+        let found = beside("https://h/d/a%20b.shale?sig=x", "week 1.shale");
+        assert_eq!(found, of("a b.shale", "https://h/d/week%201.shale"));
+        assert_eq!(beside("s3://bucket/k", "a b"), of("k", "s3://bucket/a b"));
+        assert_eq!(beside("http://h/a%2", "%"), of("a%2", "http://h/%25"));
     }
 }

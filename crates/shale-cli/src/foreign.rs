@@ -47,6 +47,8 @@ pub fn describe(path: &Path) -> Option<String> {
         Format::Sevenz => "a 7z archive",
         Format::Iso => "an ISO 9660 image",
         Format::Erofs => "an EROFS image",
+        Format::Xar => "a xar archive",
+        Format::Cab => "a cabinet archive",
     };
     let image = path.with_extension("shale");
     let shown = [path, &image].map(text::quoted);

@@ -13,7 +13,7 @@ use shale::{Adjust, Choose, IdRange, Input, InputKind, NamePattern, Pseudo, Rule
 
 use crate::args::{InputArgs, RuleOption, SpecialKind};
 use crate::exit::Misuse;
-use crate::{open, owners, text, time};
+use crate::{elsewhere, open, owners, text, time};
 
 /// Nesting limit of filter files; deeper nesting is a loop.
 const MERGE_DEPTH_MAX: usize = 16;
@@ -35,7 +35,7 @@ pub fn inputs(words: &[OsString]) -> anyhow::Result<Vec<Input>> {
         };
         // What is before the `@` has to be there, else the error names the whole word.
         let input = match open::split_snapshot(source) {
-            (path, Some(name)) if path.exists() => {
+            (path, Some(name)) if path.exists() || elsewhere::is_url(&path) => {
                 let mut input = Input::new(path);
                 input.snapshot = Some(open::snapshot(Some(&name)));
                 input

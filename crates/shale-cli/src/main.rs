@@ -81,6 +81,7 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     signal::outlive_size_limit()?;
     memory::say_if_it_ends()?;
     elsewhere::set(&arguments.remote)?;
+    open::set_bases(&arguments.bases.base)?;
     let exit = command(arguments, say);
     for line in elsewhere::costs() {
         say.detail(line);
@@ -91,21 +92,37 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
 fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     match &arguments.command {
         Command::Create(args) | Command::Rewrite(args) => {
-            let is_rewrite = matches!(arguments.command, Command::Rewrite(_));
             let inputs = match &args.manifest {
                 Some(manifest) => vec![input::manifest(manifest, &args.how.input)?],
                 None => input::inputs(&args.sources)?,
             };
-            command::create::run(&inputs, &args.output, (&args.how, &args.target), is_rewrite, say)
+            let is_rewrite = matches!(arguments.command, Command::Rewrite(_));
+            if let ([base], false) = (&arguments.bases.base[..], is_rewrite) {
+                return command::thin::create(&inputs, base, args, say);
+            }
+            command::thin::only_one_base(&arguments.bases.base, is_rewrite)?;
+            match arguments.command {
+                _ if args.how.all_tags => command::tags::create(&inputs, args, say),
+                Command::Rewrite(_) => command::rewrite::run(&inputs, args, say),
+                _ => {
+                    let options = (&args.how, &args.target);
+                    command::create::run(&inputs, &args.output, options, false, say)
+                }
+            }
         }
         Command::Mkfs(args) => {
             let inputs = input::inputs(std::slice::from_ref(&args.source))?;
             command::create::run(&inputs, &args.image, (&args.how, &args.target), false, say)
         }
+        Command::Append(args) if args.how.all_tags => command::tags::append(args, say),
+        Command::Bundle(args) => command::bundle::run(args, say),
         Command::Append(args) => command::append::run(args, say),
         Command::Compact(args) => command::compact::run(args, say),
         Command::Forget(args) => command::forget::run(args, say),
         Command::Merge(args) => command::merge::run(args, say),
+        Command::Delta(args) => command::thin::delta(args, say),
+        Command::Patch(args) => command::thin::patch(args, say),
+        Command::Split(args) => command::split::run(args, say),
         Command::Mount(args) => command::mount::run(args, say),
         Command::Serve(args) => command::serve::run(args, say),
         Command::Umount(args) => command::umount::run(args, say),

@@ -3,10 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
 use shale::CheckError;
+use shale::read::files::{Bases, FilePlace, Gathered, Place, gather};
 use shale::read::{
     ByteSource, Fault, FileSource, Image, Log, OffsetChoice, Options, ReadError, SnapshotChoice,
     Tree,
@@ -17,11 +18,91 @@ use crate::exit::Misuse;
 use crate::report::{Say, to_stderr};
 use crate::{elsewhere, foreign, text};
 
-/// Opens the file of an image, or the object that a URL names.
+/// The bases of thin images that the command line names.
+static BASES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Adds files, directories and URLs where bases of thin images are looked for.
+///
+/// # Errors
+/// The current directory is not known.
+pub fn set_bases(paths: &[PathBuf]) -> anyhow::Result<()> {
+    for path in paths {
+        // A mount leaves the current directory.
+        let path = match elsewhere::is_url(path) {
+            true => path.clone(),
+            false => std::path::absolute(path)?,
+        };
+        BASES.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+    }
+    Ok(())
+}
+
+/// The bases that the command line names, as words for another process.
+pub fn base_words() -> Vec<OsString> {
+    let bases = BASES.lock().unwrap_or_else(PoisonError::into_inner);
+    bases.iter().flat_map(|path| ["--base".into(), path.clone().into()]).collect()
+}
+
+/// Where bases of thin images are looked for, besides the directories of these.
+pub fn bases(say: &Say) -> Bases {
+    let bases = BASES.lock().unwrap_or_else(PoisonError::into_inner);
+    Bases(bases.iter().map(|path| place(path, say)).collect())
+}
+
+/// The place of a path or URL.
+fn place(path: &Path, say: &Say) -> Arc<dyn Place> {
+    match elsewhere::is_url(path) {
+        true => Arc::new(elsewhere::UrlPlace::new(path, *say)),
+        false => Arc::new(FilePlace::new(path)),
+    }
+}
+
+/// The name of the file at a path or URL, without directories.
+pub fn file_name(path: &Path, say: &Say) -> Vec<u8> {
+    place(path, say).name()
+}
+
+/// Finds all files of an image: other parts beside the first one, and the base of a thin image.
+///
+/// # Errors
+/// A file is missing, is another than it should be, or cannot be opened.
+pub fn gathered(path: &Path, say: &Say) -> anyhow::Result<Gathered> {
+    let first = file(path, say)?;
+    gather(first, &*place(path, say), &bases(say)).map_err(|error| named(path, error.into()))
+}
+
+/// Opens an image in whatever files it has.
+///
+/// # Errors
+/// As [`gathered`].
+pub fn source(path: &Path, say: &Say) -> anyhow::Result<Arc<dyn ByteSource>> {
+    Ok(gathered(path, say)?.source)
+}
+
+/// Refuses an image that is not in one file, for a command that changes its file.
+///
+/// # Errors
+/// The image is thin or split.
+pub fn only_whole(path: &Path, command: &str) -> anyhow::Result<()> {
+    only_file(path, command)?;
+    // What cannot be opened is reported by the command.
+    let Ok(found) = shale::read::files::open_file(path) else { return Ok(()) };
+    let what = match found {
+        Gathered { base: Some(_), .. } => "is thin; make it whole with `shale merge --thick`",
+        Gathered { parts: 2.., .. } => "is split into parts; join them with cat(1)",
+        _ => return Ok(()),
+    };
+    anyhow::bail!(
+        "{}: `{command}` needs an image in one file, and this one {what}",
+        text::path(path)
+    )
+}
+
+/// Opens the file at a path, or the object that a URL names.
 ///
 /// # Errors
 /// It cannot be opened, or is a directory.
-pub fn source(path: &Path, say: &Say) -> anyhow::Result<Arc<dyn ByteSource>> {
+pub fn file(path: &Path, say: &Say) -> anyhow::Result<Arc<dyn ByteSource>> {
     if elsewhere::is_url(path) {
         return elsewhere::open(path, say);
     }

@@ -11,6 +11,7 @@ use crate::lengths::{FRAME_LEN_MAX, append, check_len, reserve, wrong_len};
 use crate::lines;
 use crate::lz4::Lz4Decoder;
 use crate::lzma::LzmaDecoder;
+use crate::samples;
 use crate::zstd::ZstdDecoder;
 use crate::{ArrayShape, Codec, CodecError, Filter};
 
@@ -25,6 +26,8 @@ const FORM_KEPT_LEN_MAX: usize = 4 << 20;
 /// - brotli: during a call at most three times prefix and frame, and 4 MiB.
 /// - lines: the last lines form, up to 4 MiB. During a call up to seven times the form, which is
 ///   at most as long as the frame. Arrays: a form that is as long as the frame.
+/// - samples: four bytes for each sample, or eight if it has eight, as much again for rows, and at
+///   most 512 KiB for tables.
 #[derive(Debug, Default)]
 pub struct Decoder {
     zstd: Option<ZstdDecoder>,
@@ -82,7 +85,7 @@ impl Decoder {
     /// ([`Filter::apply`]), and be empty for a filter that does not work in place.
     ///
     /// # Errors
-    /// As for [`Decoder::decode`], or the lines form is damaged. `out` is then unchanged.
+    /// As for [`Decoder::decode`], or the form is damaged. `out` is then unchanged.
     pub fn decode_filtered(
         &mut self,
         (codec, filter): (Codec, Filter),
@@ -107,7 +110,9 @@ impl Decoder {
         reserve(codec, plain_len, out)?;
         let mut form = std::mem::take(&mut self.form);
         form.clear();
-        let result = if filter == Filter::Array {
+        let result = if filter == Filter::Samples {
+            self.decode_samples(codec, stored, plain_len, &mut form, out)
+        } else if filter == Filter::Array {
             match ArrayShape::split(stored) {
                 None => Err(corrupt("the shape of the array is not defined")),
                 Some((shape, stored)) => self
@@ -131,5 +136,31 @@ impl Decoder {
             out.truncate(start);
         }
         result
+    }
+
+    /// Appends samples and the bytes around them.
+    fn decode_samples(
+        &mut self,
+        codec: Codec,
+        stored: &[u8],
+        plain_len: usize,
+        rest: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        let corrupt = |detail: &str| CodecError::Corrupt { codec, detail: detail.to_owned() };
+        let (header, payload, stored) = samples::Header::split(stored, plain_len)
+            .ok_or_else(|| corrupt("the header of the samples is not defined"))?;
+        let rest_len = plain_len - header.samples_len();
+        if rest_len > 0 {
+            self.decode(codec, &[], stored, rest_len, rest)?;
+        } else if !stored.is_empty() {
+            return Err(corrupt("bytes follow the samples"));
+        }
+        let (head, tail) = rest.split_at(header.head_len);
+        out.extend_from_slice(head);
+        samples::decode(&header, payload, out)
+            .map_err(|fault| corrupt(&format!("samples: {fault}")))?;
+        out.extend_from_slice(tail);
+        Ok(())
     }
 }

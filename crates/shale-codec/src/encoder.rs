@@ -116,6 +116,28 @@ impl Encoder {
         }
         result
     }
+
+    /// Appends samples ([`crate::samples_form`]) as a frame stores them, then the bytes around
+    /// them, compressed, if there are any. [`crate::Decoder::decode_filtered`] undoes both.
+    ///
+    /// # Errors
+    /// As for [`Encoder::encode`].
+    pub fn encode_samples(
+        &mut self,
+        form: &crate::SampleForm,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CodecError> {
+        let start = out.len();
+        append(self.settings.codec, &form.coded, out)?;
+        if form.rest.is_empty() {
+            return Ok(());
+        }
+        let result = self.encode(&[], &form.rest, out);
+        if result.is_err() {
+            out.truncate(start);
+        }
+        result
+    }
 }
 
 impl Settings {

@@ -8,7 +8,8 @@
 //!
 //! The filter of lines (`lines.rs`) makes a shorter form of text. The length of that form precedes
 //! the compressed bytes. The filter of arrays (`array.rs`) makes a form of records that is as long
-//! as they are; the shape of the records precedes the compressed bytes.
+//! as they are; the shape of the records precedes the compressed bytes. The filter of samples
+//! (`samples.rs`) compresses them itself, and only what is around them is left for the codec.
 
 use std::fmt;
 
@@ -33,17 +34,20 @@ pub enum Filter {
     Lines = 4,
     /// Arrays of records, as planes.
     Array = 5,
+    /// Samples of sound and pictures, as residuals.
+    Samples = 6,
 }
 
 impl Filter {
     /// All filters, in the order of their numbers.
-    pub const ALL: [Filter; 6] = [
+    pub const ALL: [Filter; 7] = [
         Filter::None,
         Filter::BcjX86,
         Filter::BcjArm64,
         Filter::BcjArm,
         Filter::Lines,
         Filter::Array,
+        Filter::Samples,
     ];
 
     /// Returns the filter with this number, or `None` for a number that this version does not know.
@@ -55,6 +59,7 @@ impl Filter {
             3 => Some(Filter::BcjArm),
             4 => Some(Filter::Lines),
             5 => Some(Filter::Array),
+            6 => Some(Filter::Samples),
             _ => None,
         }
     }
@@ -73,6 +78,7 @@ impl Filter {
             Filter::BcjArm => "bcj-arm",
             Filter::Lines => "lines",
             Filter::Array => "array",
+            Filter::Samples => "samples",
         }
     }
 
@@ -84,14 +90,15 @@ impl Filter {
     /// Reports whether bytes keep their length and position, so that references can be filtered
     /// alike. A frame with another filter has no references.
     pub const fn is_in_place(self) -> bool {
-        !matches!(self, Filter::Lines | Filter::Array)
+        !matches!(self, Filter::Lines | Filter::Array | Filter::Samples)
     }
 
     /// Filters in place, before compression. Makes one pass and needs no memory. Does nothing for a
-    /// filter that does not work in place; see [`crate::lines_form`] and [`crate::array_form`].
+    /// filter that does not work in place; see [`crate::lines_form`], [`crate::array_form`] and
+    /// [`crate::samples_form`].
     pub fn apply(self, bytes: &mut [u8]) {
         match self {
-            Filter::None | Filter::Lines | Filter::Array => {}
+            Filter::None | Filter::Lines | Filter::Array | Filter::Samples => {}
             Filter::BcjX86 => bcj_x86::apply(bytes),
             Filter::BcjArm64 => bcj_arm64::apply(bytes),
             Filter::BcjArm => bcj_arm::apply(bytes),
@@ -102,7 +109,7 @@ impl Filter {
     /// [`crate::Decoder::decode_filtered`] undoes every filter.
     pub fn reverse(self, bytes: &mut [u8]) {
         match self {
-            Filter::None | Filter::Lines | Filter::Array => {}
+            Filter::None | Filter::Lines | Filter::Array | Filter::Samples => {}
             Filter::BcjX86 => bcj_x86::reverse(bytes),
             Filter::BcjArm64 => bcj_arm64::reverse(bytes),
             Filter::BcjArm => bcj_arm::reverse(bytes),

@@ -7,8 +7,8 @@
 //! - [`Encoder`] compresses. Its output depends on settings, prefix and plain bytes only.
 //! - [`Decoder`] decompresses untrusted bytes: it gives exactly the asked length or an error, in
 //!   memory bounded by the lengths that the caller gives.
-//! - [`Filter`] rewrites machine code, lines that resemble each other, or arrays, so that they
-//!   compress better.
+//! - [`Filter`] rewrites machine code, lines that resemble each other, arrays, or samples of
+//!   sound and pictures, so that they compress better.
 //! - [`looks_incompressible`] says cheaply when compressing is not worth a try.
 //! - [`stream`] reads and writes what other programs compress: gzip, xz, zstd and so on.
 //! - [`digest`] has XXH3 to detect damage and BLAKE3 to identify contents.
@@ -49,6 +49,7 @@ mod bcj_arm; // calls of 32-bit ARM
 mod filter; // all filters by number
 mod lines; // lines that resemble each other, as columns
 mod array; // arrays of records, as planes
+mod samples; // samples of sound and pictures, as residuals
 mod encoder; // compresses with any codec
 mod decoder; // decompresses with any codec
 mod sample; // is compressing worth a try?
@@ -72,4 +73,5 @@ pub use error::{CodecError, SettingsError};
 pub use filter::Filter;
 pub use lines::{lines_form, lines_memory_len};
 pub use sample::looks_incompressible;
+pub use samples::{Effort, Meaning, SampleForm, SampleLayout, SampleShape, samples_form};
 pub use settings::{LzmaOptions, MatchFinder, Settings, ZstdOptions, ZstdStrategy};

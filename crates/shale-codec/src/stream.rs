@@ -266,6 +266,26 @@ pub fn deflate_reader<R: BufRead + Send + 'static>(stream: R) -> Box<dyn Read + 
     Box::new(flate2::bufread::DeflateDecoder::new(stream))
 }
 
+/// Decompresses one whole deflate stream that refers to `dictionary` as what precedes it, and gives
+/// exactly `plain_len` bytes.
+///
+/// # Errors
+/// The bytes are damaged or truncated, or give more or less.
+pub fn deflate_block(bytes: &[u8], dictionary: &[u8], plain_len: usize) -> io::Result<Vec<u8>> {
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "corrupt deflate data");
+    let mut decoder = flate2::Decompress::new(false);
+    if !dictionary.is_empty() {
+        decoder.set_dictionary(dictionary).map_err(|_| wrong())?;
+    }
+    // One byte more, so that a stream that gives more is told from one that ends.
+    let mut plain = Vec::with_capacity(plain_len + 1);
+    let status = decoder.decompress_vec(bytes, &mut plain, flate2::FlushDecompress::Finish);
+    match status {
+        Ok(flate2::Status::StreamEnd) if plain.len() == plain_len => Ok(plain),
+        _ => Err(wrong()),
+    }
+}
+
 /// Compresses a part of a raw deflate stream. The parts are joined: one that is not the last ends
 /// at a whole byte.
 ///
@@ -332,6 +352,21 @@ pub fn xz_block_encode(bytes: &[u8], preset: u32, dictionary_len: u32) -> io::Re
     filters.lzma2(&options);
     let stream =
         liblzma::stream::Stream::new_stream_encoder(&filters, liblzma::stream::Check::Crc32)?;
+    let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
+/// Compresses to raw LZMA2, which ends with a zero, with a dictionary of `dictionary_len` bytes.
+///
+/// # Errors
+/// The library refuses the options or has no memory.
+pub fn lzma2_block_encode(bytes: &[u8], preset: u32, dictionary_len: u32) -> io::Result<Vec<u8>> {
+    let mut options = liblzma::stream::LzmaOptions::new_preset(preset.min(9))?;
+    options.dict_size(dictionary_len);
+    let mut filters = liblzma::stream::Filters::new();
+    filters.lzma2(&options);
+    let stream = liblzma::stream::Stream::new_raw_encoder(&filters)?;
     let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
     encoder.write_all(bytes)?;
     encoder.finish()

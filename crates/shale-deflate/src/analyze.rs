@@ -159,7 +159,9 @@ fn ends_with(
     let chunk_count = (parsed.plain.len() / limits.chunk_plain_min.max(1)) as u64 + 1;
     let probes_max = limits.chunk_probes_max.saturating_mul(chunk_count);
     let mut matcher = Matcher::new(&parsed.plain, 0, model, probes_max);
-    let mut blocks = Blocks::expecting(model, parsed, stream);
+    let Ok(mut blocks) = Blocks::expecting(model, parsed, stream) else {
+        return (Vec::new(), false);
+    };
     let result = matcher.run(&mut blocks, 0, None, None);
     (std::mem::take(&mut blocks.ends), result.is_ok())
 }

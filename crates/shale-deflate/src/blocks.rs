@@ -7,7 +7,7 @@ use crate::bits::BitWriter;
 use crate::cut::InHand;
 use crate::error::DeflateError;
 use crate::model::{Encoder, Model, Strategy};
-use crate::parse::{BlockForm, Parsed};
+use crate::parse::{BlockForm, Parsed, TokenReader};
 use crate::tables::{
     DISTANCE_CODES, DISTANCE_EXTRA, END_OF_BLOCK, LITERAL_CODES, Token, distance_symbol,
     length_symbol,
@@ -33,6 +33,7 @@ pub(crate) struct Blocks<'a> {
 struct Expected<'a> {
     parsed: &'a Parsed,
     stream: &'a [u8],
+    reader: TokenReader<'a>,
     /// Current block, and its next token.
     block: usize,
     token: usize,
@@ -71,9 +72,15 @@ impl<'a> Blocks<'a> {
     }
 
     /// Blocks that must come out as the stream of `parsed`.
-    pub(crate) fn expecting(model: Model, parsed: &'a Parsed, stream: &'a [u8]) -> Self {
-        let expected = Expected { parsed, stream, block: 0, token: 0, compared: 0 };
-        Self { expected: Some(expected), ..Self::new(model, 0, BitWriter::default()) }
+    pub(crate) fn expecting(
+        model: Model,
+        parsed: &'a Parsed,
+        stream: &'a [u8],
+    ) -> Result<Self, DeflateError> {
+        let reader = TokenReader::new(stream);
+        let mut expected = Expected { parsed, stream, reader, block: 0, token: 0, compared: 0 };
+        expected.reader.block()?;
+        Ok(Self { expected: Some(expected), ..Self::new(model, 0, BitWriter::default()) })
     }
 
     /// The stream so far: whole bytes, or all of it if it has ended.
@@ -165,7 +172,7 @@ impl Expected<'_> {
         let block = self.parsed.blocks.get(self.block).ok_or(DeflateError::Unknown)?;
         // The tokens of a stored block are lost.
         if block.form != BlockForm::Stored {
-            if self.token == block.token_end || self.parsed.tokens[self.token] != token {
+            if self.token == block.token_end || self.reader.token()? != Some(token) {
                 return Err(DeflateError::Unknown);
             }
             self.token += 1;
@@ -202,6 +209,14 @@ impl Expected<'_> {
         self.compared = written;
         bits.bytes.clear();
         self.block += 1;
+        if block.form == BlockForm::Stored {
+            self.reader.stored()?;
+        } else if self.reader.token()?.is_some() {
+            return Err(DeflateError::Unknown);
+        }
+        if !is_last {
+            self.reader.block()?;
+        }
         Ok(())
     }
 }

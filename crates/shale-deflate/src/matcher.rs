@@ -31,6 +31,15 @@ pub(crate) struct Matcher<'a> {
     probes_max: u64,
 }
 
+/// What a walk along a chain found.
+struct Walk {
+    /// Length and position of the longest match.
+    len: usize,
+    at: usize,
+    /// What the walk counts for: one for each candidate, and one for each 16 bytes of a match.
+    probes: u64,
+}
+
 /// How strings are hashed.
 enum Hash {
     /// As zlib and GNU gzip do.
@@ -133,54 +142,25 @@ impl<'a> Matcher<'a> {
         first: usize,
         longer_than: usize,
     ) -> Result<(usize, usize), DeflateError> {
-        let len_max = MATCH_MAX.min(self.bytes.len() - at);
+        let bytes = self.bytes;
+        let len_max = MATCH_MAX.min(bytes.len() - at);
         if len_max < MATCH_MAX && self.model.encoder == Encoder::Gzip {
             return self.longest_at_end(at, first, longer_than);
         }
-        let scan = &self.bytes[at..at + len_max];
-        let mut chain = self.effort.chain;
-        if longer_than >= self.effort.good {
-            chain >>= 2;
+        if longer_than >= len_max {
+            return Ok((longer_than, at));
         }
-        let nice = self.effort.nice.min(len_max);
-        // Positions are stored plus 1. Candidates after the first must be nearer than the farthest.
-        let limit = if at > self.distance_max { at - self.distance_max + 1 } else { 0 };
-        let mask = self.prev.len() - 1;
-        let mut best = longer_than;
-        let mut best_at = at;
-        let mut candidate = first;
-        let mut probes = 0u64;
-        if best < len_max {
-            loop {
-                probes += 1;
-                let other = &self.bytes[candidate..candidate + len_max];
-                if other[best] == scan[best]
-                    && other[best - 1] == scan[best - 1]
-                    && other[0] == scan[0]
-                {
-                    let len = common_len(other, scan);
-                    probes += (len / 16) as u64;
-                    if len > best {
-                        best = len;
-                        best_at = candidate;
-                        if len >= nice || len == len_max {
-                            break;
-                        }
-                    }
-                }
-                let next = self.prev[candidate & mask] as usize;
-                if next <= limit {
-                    break;
-                }
-                candidate = next - 1;
-                chain -= 1;
-                if chain == 0 {
-                    break;
-                }
-            }
-        }
-        self.spend(probes)?;
-        Ok((best, best_at))
+        let scan = &bytes[at..at + len_max];
+        let enough = self.effort.nice.min(len_max);
+        let walk = self.walk(at, first, longer_than, enough, |candidate, best| {
+            let other = &bytes[candidate..candidate + len_max];
+            let may_be_longer = other[best] == scan[best]
+                && other[best - 1] == scan[best - 1]
+                && other[0] == scan[0];
+            if may_be_longer { common_len(other, scan) } else { 0 }
+        });
+        self.spend(walk.probes)?;
+        Ok((walk.len, walk.at))
     }
 
     /// As `longest`, for GNU gzip near the end of the stream: it compares on beyond the end, with
@@ -197,36 +177,55 @@ impl<'a> Matcher<'a> {
             _ if place >= end + 2 => self.stale(at, place),
             _ => 0,
         };
+        let walk = self.walk(at, first, longer_than, self.effort.nice, |candidate, _| {
+            (0..MATCH_MAX)
+                .take_while(|&offset| byte(candidate + offset) == byte(at + offset))
+                .count()
+        });
+        self.spend(walk.probes)?;
+        Ok((walk.len.min(end - at), walk.at))
+    }
+
+    /// Goes along the chain from `first` on. `equal_len` returns how many bytes a candidate has in
+    /// common with those at `at`, or less than the length given to it if they are not more than
+    /// that. A match of `enough` bytes ends the search.
+    #[inline]
+    fn walk(
+        &self,
+        at: usize,
+        first: usize,
+        longer_than: usize,
+        enough: usize,
+        equal_len: impl Fn(usize, usize) -> usize,
+    ) -> Walk {
         let mut chain = self.effort.chain;
         if longer_than >= self.effort.good {
             chain >>= 2;
         }
+        // Positions are stored plus 1. Candidates after the first must be nearer than the farthest.
         let limit = if at > self.distance_max { at - self.distance_max + 1 } else { 0 };
         let mask = self.prev.len() - 1;
-        let (mut best, mut best_at, mut candidate, mut probes) = (longer_than, at, first, 0);
+        let mut best = Walk { len: longer_than, at, probes: 0 };
+        let mut candidate = first;
         loop {
-            let len = (0..MATCH_MAX)
-                .take_while(|&offset| byte(candidate + offset) == byte(at + offset))
-                .count();
-            probes += 1 + len as u64;
-            if len > best {
-                (best, best_at) = (len, candidate);
-                if len >= self.effort.nice {
-                    break;
+            let len = equal_len(candidate, best.len);
+            best.probes += 1 + (len / 16) as u64;
+            if len > best.len {
+                (best.len, best.at) = (len, candidate);
+                if len >= enough {
+                    return best;
                 }
             }
             let next = self.prev[candidate & mask] as usize;
             if next <= limit {
-                break;
+                return best;
             }
             candidate = next - 1;
             chain -= 1;
             if chain == 0 {
-                break;
+                return best;
             }
         }
-        self.spend(probes)?;
-        Ok((best.min(end - at), best_at))
     }
 
     /// What the window of the encoder, when it had come to `at`, held at `place` after the end of

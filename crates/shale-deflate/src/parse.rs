@@ -1,4 +1,7 @@
 //! Deflate streams as tokens and blocks.
+//!
+//! Tokens are not kept: they are decoded once for the plain bytes, and again for each model that
+//! they are compared with. So the memory is that of the plain bytes, and 40 bytes a block.
 
 use crate::bits::BitReader;
 use crate::error::DeflateError;
@@ -12,7 +15,6 @@ use crate::tables::{
 pub struct Parsed {
     /// What it holds.
     pub plain: Vec<u8>,
-    pub(crate) tokens: Vec<Token>,
     pub(crate) blocks: Vec<Block>,
     /// Bytes of the stream; the input may go on after it.
     pub stream_len: usize,
@@ -122,56 +124,128 @@ impl Decoder {
     }
 }
 
+/// Reads the tokens of a stream, block by block.
+pub(crate) struct TokenReader<'a> {
+    bits: BitReader<'a>,
+    /// Decoders of literals with lengths and of distances, in a block that has some.
+    decoders: Option<(Decoder, Decoder)>,
+}
+
+impl<'a> TokenReader<'a> {
+    /// A reader at the start of a stream.
+    pub(crate) fn new(input: &'a [u8]) -> Self {
+        Self { bits: BitReader::new(input), decoders: None }
+    }
+
+    /// Begins the next block. Returns its form and whether it is the last one.
+    pub(crate) fn block(&mut self) -> Result<(BlockForm, bool), DeflateError> {
+        let is_last = self.bits.take(1)? == 1;
+        let (form, decoders) = match self.bits.take(2)? {
+            0 => (BlockForm::Stored, None),
+            1 => {
+                let decoders = (Decoder::new(&FIXED_LITERAL_LENS)?, Decoder::new(&[5; 32])?);
+                (BlockForm::Fixed, Some(decoders))
+            }
+            2 => (BlockForm::Dynamic, Some(trees(&mut self.bits)?)),
+            _ => return Err(DeflateError::Invalid),
+        };
+        self.decoders = decoders;
+        Ok((form, is_last))
+    }
+
+    /// The bytes of a stored block that was just begun.
+    pub(crate) fn stored(&mut self) -> Result<&'a [u8], DeflateError> {
+        let head = self.bits.bytes(4)?;
+        let len = u16::from_le_bytes([head[0], head[1]]);
+        if len != !u16::from_le_bytes([head[2], head[3]]) {
+            return Err(DeflateError::Invalid);
+        }
+        self.bits.bytes(usize::from(len))
+    }
+
+    /// The next token of the block, or `None` at its end. Distances are not compared with anything.
+    #[inline]
+    pub(crate) fn token(&mut self) -> Result<Option<Token>, DeflateError> {
+        let Some((literals, distances)) = &self.decoders else { return Ok(None) };
+        let bits = &mut self.bits;
+        bits.refill();
+        let symbol = literals.take(bits)?;
+        if symbol < END_OF_BLOCK {
+            return Ok(Some(Token::literal(symbol as u8)));
+        }
+        let Some(symbol) = symbol.checked_sub(END_OF_BLOCK + 1) else { return Ok(None) };
+        let base = *LENGTH_BASE.get(symbol).ok_or(DeflateError::Invalid)?;
+        let len = usize::from(base) + bits.take(u32::from(LENGTH_EXTRA[symbol]))?;
+        bits.refill();
+        let symbol = distances.take(bits)?;
+        let base = *DISTANCE_BASE.get(symbol).ok_or(DeflateError::Invalid)?;
+        let distance = usize::from(base) + bits.take(u32::from(DISTANCE_EXTRA[symbol]))?;
+        Ok(Some(Token::matched(len, distance)))
+    }
+}
+
 /// Takes apart the deflate stream at the start of `input`, which may hold at most `plain_max`
 /// bytes.
 ///
 /// # Errors
 /// The input is not such a stream.
 pub fn parse(input: &[u8], plain_max: usize) -> Result<Parsed, DeflateError> {
-    let mut bits = BitReader::new(input);
+    let mut reader = TokenReader::new(input);
     let mut parsed = Parsed::default();
+    let mut token_count = 0;
     loop {
-        let is_last = bits.take(1)? == 1;
-        let form = match bits.take(2)? {
-            0 => BlockForm::Stored,
-            1 => BlockForm::Fixed,
-            2 => BlockForm::Dynamic,
-            _ => return Err(DeflateError::Invalid),
-        };
-        match form {
-            BlockForm::Stored => {
-                let head = bits.bytes(4)?;
-                let len = u16::from_le_bytes([head[0], head[1]]);
-                if len != !u16::from_le_bytes([head[2], head[3]]) {
-                    return Err(DeflateError::Invalid);
-                }
-                if parsed.plain.len() + usize::from(len) > plain_max {
-                    return Err(DeflateError::TooLong(plain_max));
-                }
-                parsed.plain.extend_from_slice(bits.bytes(usize::from(len))?);
+        let (form, is_last) = reader.block()?;
+        if form == BlockForm::Stored {
+            let stored = reader.stored()?;
+            if stored.len() > plain_max - parsed.plain.len() {
+                return Err(DeflateError::TooLong(plain_max));
             }
-            BlockForm::Fixed => {
-                let literals = Decoder::new(&FIXED_LITERAL_LENS)?;
-                let distances = Decoder::new(&[5; 32])?;
-                tokens(&mut bits, &literals, &distances, &mut parsed, plain_max)?;
-            }
-            BlockForm::Dynamic => {
-                let (literals, distances) = trees(&mut bits)?;
-                tokens(&mut bits, &literals, &distances, &mut parsed, plain_max)?;
-            }
+            parsed.plain.extend_from_slice(stored);
+        } else {
+            token_count += tokens(&mut reader, &mut parsed.plain, plain_max)?;
         }
         parsed.blocks.push(Block {
             form,
             is_last,
-            bit_end: bits.position(),
+            bit_end: reader.bits.position(),
             plain_end: parsed.plain.len(),
-            token_end: parsed.tokens.len(),
+            token_end: token_count,
         });
         if is_last {
-            parsed.stream_len = bits.position().div_ceil(8) as usize;
+            parsed.stream_len = reader.bits.position().div_ceil(8) as usize;
             return Ok(parsed);
         }
     }
+}
+
+/// Appends what the tokens of a block stand for. Returns their number.
+fn tokens(
+    reader: &mut TokenReader<'_>,
+    plain: &mut Vec<u8>,
+    plain_max: usize,
+) -> Result<usize, DeflateError> {
+    let mut count = 0;
+    while let Some(token) = reader.token()? {
+        count += 1;
+        let distance = token.distance();
+        let len = if distance == 0 { 1 } else { token.value() };
+        if len > plain_max - plain.len() {
+            return Err(DeflateError::TooLong(plain_max));
+        }
+        if distance == 0 {
+            plain.push(token.value() as u8);
+            continue;
+        }
+        let from = plain.len().checked_sub(distance).ok_or(DeflateError::Invalid)?;
+        if distance >= len {
+            plain.extend_from_within(from..from + len);
+        } else {
+            for at in from..from + len {
+                plain.push(plain[at]);
+            }
+        }
+    }
+    Ok(count)
 }
 
 fn trees(bits: &mut BitReader<'_>) -> Result<(Decoder, Decoder), DeflateError> {
@@ -209,52 +283,4 @@ fn trees(bits: &mut BitReader<'_>) -> Result<(Decoder, Decoder), DeflateError> {
         return Err(DeflateError::Invalid);
     }
     Ok((Decoder::new(&lens[..literal_count])?, Decoder::new(&lens[literal_count..total])?))
-}
-
-fn tokens(
-    bits: &mut BitReader<'_>,
-    literals: &Decoder,
-    distances: &Decoder,
-    parsed: &mut Parsed,
-    plain_max: usize,
-) -> Result<(), DeflateError> {
-    let plain = &mut parsed.plain;
-    loop {
-        bits.refill();
-        let symbol = literals.take(bits)?;
-        if symbol < END_OF_BLOCK {
-            if plain.len() >= plain_max {
-                return Err(DeflateError::TooLong(plain_max));
-            }
-            plain.push(symbol as u8);
-            parsed.tokens.push(Token::literal(symbol as u8));
-            continue;
-        }
-        if symbol == END_OF_BLOCK {
-            return Ok(());
-        }
-        let symbol = symbol - END_OF_BLOCK - 1;
-        let base = *LENGTH_BASE.get(symbol).ok_or(DeflateError::Invalid)?;
-        let len = usize::from(base) + bits.take(u32::from(LENGTH_EXTRA[symbol]))?;
-        // The longest match has a symbol of its own, and zlib never writes it otherwise.
-        bits.refill();
-        let symbol = distances.take(bits)?;
-        let base = *DISTANCE_BASE.get(symbol).ok_or(DeflateError::Invalid)?;
-        let distance = usize::from(base) + bits.take(u32::from(DISTANCE_EXTRA[symbol]))?;
-        if distance > plain.len() {
-            return Err(DeflateError::Invalid);
-        }
-        if plain.len() + len > plain_max {
-            return Err(DeflateError::TooLong(plain_max));
-        }
-        let from = plain.len() - distance;
-        if distance >= len {
-            plain.extend_from_within(from..from + len);
-        } else {
-            for at in from..from + len {
-                plain.push(plain[at]);
-            }
-        }
-        parsed.tokens.push(Token::matched(len, distance));
-    }
 }

@@ -3,7 +3,7 @@
 use crate::compression::Compression;
 use crate::cpio::is_cpio;
 use crate::tar::{begins_with_header, is_tar};
-use crate::{ar, dwarfs, erofs, rpm, sevenz, squashfs, zip};
+use crate::{ar, cab, dwarfs, erofs, rpm, sevenz, squashfs, xar, zip};
 
 /// Bytes of a file that are enough for [`detect`]. A Btrfs image has its magic at 64 KiB.
 pub const DETECT_LEN: usize = 68 << 10;
@@ -33,6 +33,10 @@ pub enum Format {
     Iso,
     /// EROFS.
     Erofs,
+    /// xar.
+    Xar,
+    /// A cabinet.
+    Cab,
     /// A format that cannot be read: its name, and a program that reads it.
     Unsupported(&'static str, &'static str),
 }
@@ -52,6 +56,8 @@ impl Format {
             Self::Sevenz => "7z archive",
             Self::Iso => "ISO 9660 image",
             Self::Erofs => "EROFS image",
+            Self::Xar => "xar archive",
+            Self::Cab => "cabinet archive",
             Self::Unsupported(name, _) => name,
         }
     }
@@ -65,8 +71,6 @@ const ISO_MAGIC: &[u8] = b"CD001";
 const UNSUPPORTED: &[(usize, &[u8], &str, &str)] = &[
     (32_769, b"BEA01", "UDF image", "mount -o loop or 7z"),
     (0, b"Rar!\x1a\x07", "RAR archive", "unrar or bsdtar"),
-    (0, b"xar!", "xar archive", "xar or bsdtar"),
-    (0, b"MSCF\0\0\0\0", "cabinet archive", "cabextract or bsdtar"),
     (0, b"!<thin>\n", "thin ar archive, which only names files elsewhere,", "a linker"),
     (0, b"LRZI", "lrzip file", "lrunzip"),
     (0, b"MSWIM\0\0\0", "WIM image", "wimextract or 7z"),
@@ -101,6 +105,12 @@ pub fn detect(head: &[u8]) -> Option<Format> {
     }
     if head.starts_with(sevenz::MAGIC) {
         return Some(Format::Sevenz);
+    }
+    if head.starts_with(xar::MAGIC) {
+        return Some(Format::Xar);
+    }
+    if head.starts_with(cab::MAGIC) {
+        return Some(Format::Cab);
     }
     if is_cpio(head) {
         return Some(Format::Cpio);

@@ -38,10 +38,12 @@ pub mod squashfs; // SquashFS, in and out
 pub mod dwarfs; // DwarFS, in
 mod ar; // ar archives and Debian packages, in
 mod rpm; // RPM packages, in
-pub mod oci; // images of containers, in
-mod sevenz; // 7z, in
-mod iso; // ISO 9660, in
-mod erofs; // EROFS, in
+pub mod oci; // images of containers, in and out
+mod sevenz; // 7z, in and out
+mod iso; // ISO 9660, in and out
+mod erofs; // EROFS, in and out
+mod xar; // xar, in
+mod cab; // cabinets, in
 pub mod mtree; // mtree, out
 
 // Any format.
@@ -53,9 +55,12 @@ pub use compression::Compression;
 pub use cpio::{CpioSource, CpioWriter};
 pub use detect::{Format, detect};
 pub use dwarfs::DwarfsSource;
+pub use erofs::ErofsWriter;
 pub use error::ForeignError;
+pub use iso::IsoWriter;
 pub use mtree::MtreeWriter;
 pub use open::{OpenOptions, open};
+pub use sevenz::SevenzWriter;
 pub use squashfs::{SquashfsOptions, SquashfsSource, SquashfsWriter};
 pub use stream::Input;
 pub use tar::{TarOptions, TarSource, TarWriter};

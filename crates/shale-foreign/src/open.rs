@@ -21,7 +21,7 @@ use crate::stream::Input;
 use crate::tar::{TarOptions, TarSource, begins_with_header};
 use crate::tree::ImageFile;
 use crate::zip::{self, ZipSource};
-use crate::{ar, rpm, sevenz};
+use crate::{ar, cab, rpm, sevenz, xar};
 
 /// Bytes in front of an image that are searched for its beginning. Programs that mount an image
 /// have less.
@@ -87,7 +87,9 @@ pub fn open(
         | Format::Rpm
         | Format::Sevenz
         | Format::Iso
-        | Format::Erofs => {
+        | Format::Erofs
+        | Format::Xar
+        | Format::Cab => {
             let file = ImageFile::new(file, offset).map_err(failed)?;
             return open_image(name, file, format, &seed, select, password).map(Some);
         }
@@ -130,6 +132,8 @@ fn open_image(
         Format::Sevenz => Box::new(sevenz::open(name, file, seed, select, password.as_deref())?),
         Format::Iso => Box::new(IsoSource::new(name, file, seed, select)?),
         Format::Erofs => Box::new(ErofsSource::new(name, file, seed, select)?),
+        Format::Xar => Box::new(xar::open(name, file, seed, select)?),
+        Format::Cab => Box::new(cab::open(name, file, seed, select)?),
         Format::Ar => ar::open(name, file, seed, select)?,
         Format::Rpm => Box::new(rpm::open(name, file, seed, select)?),
         _ => Box::new(DwarfsSource::new(name, file, seed, select.as_deref())?),

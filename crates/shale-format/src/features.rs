@@ -15,16 +15,18 @@ pub struct Features {
     pub incompat: u64,
 }
 
-/// Incompatible bits this version knows: none yet.
+/// Incompatible bit of a file that holds only the end of an image: see [`crate::ThinHead`].
+pub const INCOMPAT_THIN: u64 = 1;
+/// Incompatible bits that an image itself may have: none yet.
 pub const INCOMPAT_KNOWN: u64 = 0;
 
 impl Features {
-    /// Checks that this version knows all incompatible bits.
+    /// Checks that all incompatible bits are known: those of images, and `more`.
     ///
     /// # Errors
     /// A bit is unknown.
-    pub fn check(self) -> Result<(), FormatError> {
-        match self.incompat & !INCOMPAT_KNOWN {
+    pub fn check(self, more: u64) -> Result<(), FormatError> {
+        match self.incompat & !(INCOMPAT_KNOWN | more) {
             0 => Ok(()),
             bits => Err(FormatError::Features { bits }),
         }

@@ -42,8 +42,15 @@ impl Category {
     ];
 
     /// The categories that a frame of this version's writer can get.
-    pub const ASSIGNED: [Self; 5] =
-        [Self::Generic, Self::Text, Self::Code, Self::Array, Self::Incompressible];
+    pub const ASSIGNED: [Self; 7] = [
+        Self::Generic,
+        Self::Text,
+        Self::Code,
+        Self::Audio,
+        Self::Sensor,
+        Self::Array,
+        Self::Incompressible,
+    ];
 
     /// Returns the category with this name.
     pub fn from_name(name: &str) -> Option<Self> {

@@ -35,10 +35,14 @@ pub mod section;
 pub mod trailer;
 /// The Merkle tree over the image, and its identity.
 pub mod merkle;
+/// The head of a file that holds only the end of an image.
+pub mod thin;
 /// Signatures over the identity.
 pub mod signature;
 /// Parity: where its bodies and hashes lie.
 pub mod parity;
+/// Fingerprints of frames, for appends.
+pub mod append_index;
 /// The root: tables, bounds and snapshots.
 pub mod root;
 /// Schemas of the metadata tables.
@@ -49,7 +53,11 @@ pub mod frame;
 pub mod chunk;
 /// The typed row of the inode table: kinds, times, device numbers.
 pub mod inode;
+/// The header of a bundle: an executable and an image in one file.
+pub mod bundle;
 
+pub use append_index::AppendIndex;
+pub use bundle::Bundle;
 pub use chunk::{Carried, ChunkRecord};
 pub use error::FormatError;
 pub use features::Features;
@@ -61,6 +69,7 @@ pub use root::{ReadBounds, Root, Snapshot};
 pub use section::{SectionHeader, SectionType};
 pub use signature::Signature;
 pub use superblock::Superblock;
+pub use thin::ThinHead;
 pub use trailer::Trailer;
 
 pub use shale_model::{InodeKind, Timestamp};

@@ -55,3 +55,6 @@ pub const CHUNK_LEN_MAX: u64 = 1 << 20;
 pub const CHUNK_DEPTH_MAX: u64 = 3;
 /// Probes of the search for matches while one chunk is rebuilt: a tenth of a second or less.
 pub const CHUNK_PROBES_MAX: u64 = 1 << 25;
+/// Thin images above a base that is whole. Each costs an open file, four reads at open and a step
+/// at every read; it also ends a chain that leads back to itself.
+pub const THIN_DEPTH_MAX: usize = 8;

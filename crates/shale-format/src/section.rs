@@ -65,6 +65,10 @@ pub enum SectionType {
     Merkle = 7,
     /// A trailer: the end of an image or of one of its earlier states.
     Trailer = 8,
+    /// The base of a thin image; only in the head of its file.
+    Base = 9,
+    /// Fingerprints of frames, for appends only.
+    AppendIndex = 10,
 }
 
 impl SectionType {
@@ -79,6 +83,8 @@ impl SectionType {
             6 => Self::Parity,
             7 => Self::Merkle,
             8 => Self::Trailer,
+            9 => Self::Base,
+            10 => Self::AppendIndex,
             _ => return None,
         })
     }
@@ -94,6 +100,8 @@ impl SectionType {
             Self::Parity => "parity",
             Self::Merkle => "merkle",
             Self::Trailer => "trailer",
+            Self::Base => "base",
+            Self::AppendIndex => "append index",
         }
     }
 }

@@ -99,6 +99,18 @@ impl Superblock {
     /// The bytes are not a superblock, are damaged, or are of a version or have features that this
     /// crate does not know.
     pub fn decode(bytes: &[u8], checksum: Checksum) -> Result<Self, FormatError> {
+        Self::decode_with(bytes, 0, checksum)
+    }
+
+    /// As [`Superblock::decode`], for a file that may have these incompatible bits.
+    ///
+    /// # Errors
+    /// As [`Superblock::decode`].
+    pub(crate) fn decode_with(
+        bytes: &[u8],
+        incompat: u64,
+        checksum: Checksum,
+    ) -> Result<Self, FormatError> {
         const STRUCTURE: &str = "superblock";
         let (raw, _) = SuperblockRaw::read_from_prefix(bytes).map_err(|_| FormatError::Short {
             structure: STRUCTURE,
@@ -129,7 +141,7 @@ impl Superblock {
             });
         }
         let features = Features { compat: raw.compat.get(), incompat: raw.incompat.get() };
-        features.check()?;
+        features.check(incompat)?;
         Ok(Self { version_major: major, version_minor: minor, features, image_id: raw.image_id })
     }
 }

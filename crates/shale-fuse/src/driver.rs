@@ -1,14 +1,18 @@
 //! Answers requests from a view, whatever carries the requests.
 //!
 //! The driver turns requests of the kernel into calls of the view, and errors of the view into
-//! error numbers. It keeps no table of inodes, files or directories, since every request is
-//! complete in itself: forgetting and releasing cost nothing, and file handles outlive the mount. A
-//! panic in the view fails the request with EIO and does not end the mount.
+//! error numbers. It needs no table of inodes, files or directories, since every request is
+//! complete in itself, and file handles outlive the mount. What it remembers of requests only saves
+//! work. A panic in the view fails the request with EIO and does not end the mount.
 
 use crate::log::Log;
+use crate::memo::Memo;
 use crate::options::{Flush, Options, ReadWatch};
+use crate::push::{Push, Sink, SmallFiles};
 use crate::statistics::{FLUSH_XATTR, LAYOUT_XATTR, STATISTICS_XATTR, Statistics};
-use crate::view::{Attributes, MODE_DIRECTORY, ROOT, Seek, Totals, View, ViewError, XattrUse};
+use crate::view::{
+    Attributes, MODE_DIRECTORY, MODE_TYPE_MASK, ROOT, Seek, Totals, View, ViewError, XattrUse,
+};
 use rustix::io::Errno;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,6 +32,8 @@ pub(crate) struct Driver {
     root_changes: bool,
     generation: u32,
     pub(crate) statistics: Statistics,
+    memo: Memo,
+    push: Push,
     log: Log,
     on_read: Option<ReadWatch>,
     on_flush: Option<Flush>,
@@ -42,6 +48,8 @@ pub(crate) struct Listed<'a> {
 
 impl Driver {
     pub(crate) fn new(view: Arc<dyn View>, options: &Options) -> Self {
+        // A file that is pushed may be read without a request, so it would not be seen.
+        let push_len_max = if options.on_read.is_some() { 0 } else { options.push_len_max };
         Self {
             uid: options.uid,
             gid: options.gid,
@@ -49,6 +57,8 @@ impl Driver {
             root_changes: view.root_changes(),
             generation: view.generation(),
             statistics: Statistics::new(),
+            memo: Memo::new(),
+            push: Push::new(push_len_max),
             log: Log::new(Arc::clone(&options.log)),
             on_read: options.on_read.clone(),
             on_flush: options.on_flush.clone(),
@@ -63,6 +73,21 @@ impl Driver {
     /// Returns whether answers about the root and its names may change.
     pub(crate) fn root_changes(&self) -> bool {
         self.root_changes
+    }
+
+    /// Returns the length up to which files are to be pushed into the page cache.
+    pub(crate) fn push_len_max(&self) -> u64 {
+        self.push.len_max()
+    }
+
+    /// Begins to push small files into `sink`; with `None`, ends it.
+    pub(crate) fn push_into(&self, sink: Option<Box<dyn Sink>>) {
+        self.push.connect(sink);
+    }
+
+    /// Notes that the kernel no longer knows an inode.
+    pub(crate) fn forget(&self, inode: u64) {
+        self.push.forget(inode);
     }
 
     /// Returns the generation of an inode number. The kernel requires 0 for the root.
@@ -101,36 +126,69 @@ impl Driver {
         if let Some(on_read) = &self.on_read {
             on_read(inode);
         }
+        let pushed = self.push.reading(inode, offset);
         let wanted = buf.len();
-        self.answer(format_args!("read {wanted} bytes at {offset} of"), inode, || {
+        let read = self.answer(format_args!("read {wanted} bytes at {offset} of"), inode, || {
             let len = self.view.read(inode, offset, buf)?;
             if len > wanted {
                 return Err(Failure::View(ViewError::Damaged("more bytes than asked for".into())));
             }
             Ok(len)
-        })
+        });
+        self.pushing(|| self.push.push(pushed, &*self.view));
+        read
+    }
+
+    /// Pushes files, and survives a panic of the view.
+    fn pushing(&self, push: impl FnOnce()) {
+        if self.push.is_enabled() {
+            let _ = catch_unwind(AssertUnwindSafe(push));
+        }
     }
 
     /// Passes the entries of a listing from `offset` on to `sink`, until `sink` is full and returns
     /// false.
     ///
     /// An error after some entries ends the listing there. The kernel asks for the rest, and gets
-    /// the error then.
+    /// the error then. `tells_attributes` says that the kernel learns the inodes, not only names.
     pub(crate) fn list(
         &self,
         directory: u64,
         offset: u64,
+        tells_attributes: bool,
         sink: &mut dyn FnMut(Listed<'_>) -> bool,
     ) -> Result<(), Errno> {
-        let mut line_count = 0u64;
+        let is_fixed = !(self.root_changes && directory == ROOT);
+        if is_fixed && self.memo.ends_at(directory, offset) {
+            self.pushing(|| self.push.ended(directory, &*self.view));
+            return Ok(());
+        }
+        let mut files = SmallFiles::default();
+        let mut end = offset;
+        let mut is_full = false;
         let listed = self.answer(format_args!("list"), directory, || {
             self.list_from(directory, offset, &mut |line| {
-                let taken = sink(line);
-                line_count += u64::from(taken);
-                taken
+                let Listed { next_offset, attributes, .. } = line;
+                is_full = !sink(line);
+                if !is_full {
+                    end = next_offset;
+                    if tells_attributes {
+                        self.push.collect(&attributes, &mut files);
+                    }
+                }
+                !is_full
             })
         });
-        if line_count > 0 { Ok(()) } else { listed }
+        self.push.listed(directory, &files);
+        if listed.is_ok() && !is_full {
+            if is_fixed {
+                self.memo.note_end(directory, end);
+            }
+            if end == offset {
+                self.pushing(|| self.push.ended(directory, &*self.view));
+            }
+        }
+        if end > offset { Ok(()) } else { listed }
     }
 
     fn list_from(
@@ -143,7 +201,7 @@ impl Driver {
             // The kernel uses only the number and the type of these two.
             let (name, inode): (&[u8], u64) = match offset {
                 0 => (b".", directory),
-                _ => (b"..", self.view.parent(directory)?),
+                _ => (b"..", self.parent(directory)?),
             };
             offset += 1;
             if !sink(Listed { name, next_offset: offset, attributes: bare_directory(inode) }) {
@@ -155,9 +213,19 @@ impl Driver {
             bad_name = check_name(entry.name);
             offset += 1;
             let attributes = self.owned(entry.attributes);
+            if attributes.mode & MODE_TYPE_MASK == MODE_DIRECTORY {
+                self.memo.note_parent(attributes.inode, directory);
+            }
             bad_name.is_ok() && sink(Listed { name: entry.name, next_offset: offset, attributes })
         })?;
         Ok(bad_name?)
+    }
+
+    fn parent(&self, directory: u64) -> Result<u64, ViewError> {
+        match self.memo.parent(directory) {
+            Some(parent) => Ok(parent),
+            None => self.view.parent(directory),
+        }
     }
 
     /// Returns the value of one extended attribute.
@@ -168,7 +236,7 @@ impl Driver {
     /// for a missing attribute is that of [`no_xattr`].
     pub(crate) fn xattr(&self, inode: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
         if inode == ROOT && name == STATISTICS_XATTR.as_bytes() {
-            return Ok(self.statistics.snapshot(self.view.counters()).to_json().into_bytes());
+            return Ok(self.statistics.snapshot(self.counters()).to_json().into_bytes());
         }
         if let (true, Some(on_flush)) =
             (inode == ROOT && name == FLUSH_XATTR.as_bytes(), &self.on_flush)
@@ -219,12 +287,16 @@ impl Driver {
 
     /// Frees the caches of the view.
     pub(crate) fn rest(&self) {
+        self.push.rest();
         // A panic is a bug, but no reason to end the mount.
         let _ = catch_unwind(AssertUnwindSafe(|| self.view.rest()));
     }
 
+    /// Returns the counters of the view and of pushed files.
     pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.view.counters()
+        let mut counters = self.view.counters();
+        counters.extend(self.push.counters());
+        counters
     }
 
     /// Names an inode for a message: by a path, or by its number if it has none or if finding the

@@ -31,6 +31,10 @@ mod confine;
 mod log;
 /// Counts and latencies per operation.
 pub mod statistics;
+/// What the driver remembers of listings.
+mod memo;
+/// Gives small files to the kernel before it asks for them.
+mod push;
 /// Answers requests from a view, whatever carries them.
 mod driver;
 /// Carries requests between kernel and driver.
@@ -51,7 +55,7 @@ mod prometheus;
 pub use confine::confine;
 pub use error::MountError;
 pub use kernel_view::{KernelView, suits_kernel_view};
-pub use mount::{Mounted, StatisticsSource, Unmounter, mount};
+pub use mount::{Attached, Mounted, StatisticsSource, Unmounter, Way, attach, mount, serve};
 pub use options::{Flush, LineSink, Options, ReadWatch};
 pub use prometheus::prometheus;
 pub use query::{MountedImage, flush, mounts, read_statistics};

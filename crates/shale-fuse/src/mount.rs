@@ -10,6 +10,8 @@ mod direct;
 mod helper;
 /// Which of the two ways a process uses.
 mod way;
+/// A mount that nobody serves yet.
+mod attached;
 /// Checks of a mount point.
 mod mount_point;
 /// What is known of one mount until its end.
@@ -23,12 +25,13 @@ mod idle;
 /// Handles of a mount that is being served.
 mod mounted;
 
+pub use attached::Attached;
 pub(crate) use life::Life;
 pub(crate) use mount_point::check as check_mount_point;
 pub use mounted::{Mounted, StatisticsSource, Unmounter};
 pub(crate) use read_ahead::raise as raise_read_ahead;
 pub(crate) use watchdog::Watchdog;
-pub(crate) use way::Way;
+pub use way::Way;
 
 use crate::driver::Driver;
 use crate::error::MountError;
@@ -53,19 +56,58 @@ pub fn mount(
     options: &Options,
 ) -> Result<Mounted, MountError> {
     check_options(options)?;
-    let root = view.attributes(ROOT).map_err(MountError::Root)?;
-    if root.mode & MODE_TYPE_MASK != MODE_DIRECTORY {
-        return Err(MountError::Root(ViewError::NotDirectory));
-    }
+    check_root(&*view)?;
     let mount_point = check_mount_point(mount_point)?;
     let driver = Arc::new(Driver::new(view, options));
     let (device, way) = way::attach(&mount_point, options)?;
+    serve_attached(driver, Attached { device, way, mount_point }, options)
+}
+
+/// Mounts at the directory `mount_point` without a driver yet: [`serve`] is called next, in this
+/// process or in one that got the parts of the result. Until then every access to the mount waits.
+///
+/// `way` is one of [`Way::Direct`], for root and for root of a user namespace, and [`Way::Helper`].
+///
+/// # Errors
+/// The mount point cannot be used, this user may not mount that way, or a system call failed.
+pub fn attach(mount_point: &Path, way: Way, options: &Options) -> Result<Attached, MountError> {
+    let mount_point = check_mount_point(mount_point)?;
+    let device = way::attach_by(way, &mount_point, options)?;
+    Ok(Attached { device, way, mount_point })
+}
+
+/// Serves `view` at a mount that [`attach`] made, from threads of its own.
+///
+/// Returns once the kernel has accepted the driver. Asks the view one question, for the attributes
+/// of the root.
+///
+/// # Errors
+/// The root of the view cannot be read, or a system call failed. The mount is gone then, except for
+/// [`Way::Elsewhere`], where nobody can use it.
+pub fn serve(
+    view: Arc<dyn View>,
+    attached: Attached,
+    options: &Options,
+) -> Result<Mounted, MountError> {
+    check_root(&*view).inspect_err(|_| {
+        let _ = attached.way.unmount(&attached.mount_point, true);
+    })?;
+    serve_attached(Arc::new(Driver::new(view, options)), attached, options)
+}
+
+fn serve_attached(
+    driver: Arc<Driver>,
+    attached: Attached,
+    options: &Options,
+) -> Result<Mounted, MountError> {
+    let Attached { device, way, mount_point } = attached;
     // From here on an error has to unmount.
     let begin = || {
-        let session = Session::begin(Arc::clone(&driver), device, options.threads())
+        let can_clone = way != Way::Elsewhere;
+        let session = Session::begin(Arc::clone(&driver), device, can_clone, options.threads())
             .map_err(MountError::Session)?;
         let watchdog =
-            options.auto_unmount.then(|| Watchdog::start(&mount_point, way)).transpose()?;
+            options.auto_unmount.then(|| Watchdog::start(&mount_point, way)).transpose()?.flatten();
         Ok((session, watchdog))
     };
     let (session, watchdog) = begin().inspect_err(|_| {
@@ -97,10 +139,18 @@ pub fn mount(
     // The first answer comes when every thread has its device handle. Only then may the caller use
     // file handles of the process and report that the mount works. If the connection broke, no
     // answer comes.
-    if rustix::fs::statfs(mounted.mount_point()).is_err() {
+    if way != Way::Elsewhere && rustix::fs::statfs(mounted.mount_point()).is_err() {
         mounted.join()?;
     }
     Ok(mounted)
+}
+
+fn check_root(view: &dyn View) -> Result<(), MountError> {
+    let root = view.attributes(ROOT).map_err(MountError::Root)?;
+    match root.mode & MODE_TYPE_MASK == MODE_DIRECTORY {
+        true => Ok(()),
+        false => Err(MountError::Root(ViewError::NotDirectory)),
+    }
 }
 
 fn check_options(options: &Options) -> Result<(), MountError> {

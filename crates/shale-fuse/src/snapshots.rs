@@ -316,6 +316,12 @@ impl View for Snapshots {
         View::read(&mounted.tree, inode, offset, buf)
     }
 
+    fn read_ready(&self, inode: u64, buf: &mut [u8]) -> Result<bool, ViewError> {
+        let state = self.state();
+        let (mounted, inode) = state.inside(inode)?;
+        View::read_ready(&mounted.tree, inode, buf)
+    }
+
     fn seek(&self, inode: u64, offset: u64, what: Seek) -> Result<Option<u64>, ViewError> {
         let state = self.state();
         let (mounted, inode) = state.inside(inode)?;

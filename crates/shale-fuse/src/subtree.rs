@@ -90,6 +90,10 @@ impl View for Subtree {
         self.view.read(self.swap(inode), offset, buf)
     }
 
+    fn read_ready(&self, inode: u64, buf: &mut [u8]) -> Result<bool, ViewError> {
+        self.view.read_ready(self.swap(inode), buf)
+    }
+
     fn seek(&self, inode: u64, offset: u64, what: Seek) -> Result<Option<u64>, ViewError> {
         self.view.seek(self.swap(inode), offset, what)
     }

@@ -8,6 +8,7 @@ mod negotiated;
 /// Converts the driver's types to those of `fuser`.
 mod convert;
 /// Requests over `/dev/fuse`.
+mod threads;
 pub(crate) mod dev_fuse;
 
 pub use negotiated::Negotiated;

@@ -176,6 +176,10 @@ impl View for Tree {
         Ok(Tree::read(self, inode, offset, buf)?)
     }
 
+    fn read_ready(&self, inode: u64, buf: &mut [u8]) -> Result<bool, ViewError> {
+        Ok(Tree::read_ready(self, inode, buf)?)
+    }
+
     fn seek(&self, inode: u64, offset: u64, what: Seek) -> Result<Option<u64>, ViewError> {
         Ok(match what {
             Seek::Data => self.seek_data(inode, offset)?,

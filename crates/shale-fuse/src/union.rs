@@ -229,6 +229,12 @@ impl View for Union {
         layer.view.read(inode, offset, buf)
     }
 
+    fn read_ready(&self, inode: u64, buf: &mut [u8]) -> Result<bool, ViewError> {
+        let (layer, inode) = self.locate(inode)?;
+        layer.check_whole(inode)?;
+        layer.view.read_ready(inode, buf)
+    }
+
     fn seek(&self, inode: u64, offset: u64, what: Seek) -> Result<Option<u64>, ViewError> {
         let (layer, inode) = self.locate(inode)?;
         layer.view.seek(inode, offset, what)

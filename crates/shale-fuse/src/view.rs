@@ -173,6 +173,16 @@ pub trait View: Send + Sync + 'static {
     /// See [`ViewError`].
     fn read(&self, inode: u64, offset: u64, buf: &mut [u8]) -> Result<usize, ViewError>;
 
+    /// Reads a whole file into `buf`, which is as long as the file, if that takes neither decoding
+    /// nor waiting. Returns whether it did; if not, the bytes of `buf` are undefined. The driver
+    /// gives such files to the kernel before it asks for them.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
+    fn read_ready(&self, _inode: u64, _buf: &mut [u8]) -> Result<bool, ViewError> {
+        Ok(false)
+    }
+
     /// Returns the offset of the next data or hole, or `None` if the file ends before it.
     ///
     /// # Errors

@@ -73,8 +73,16 @@ impl Error {
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(E) -> Self {
+        Self::io_as(action, path)
+    }
+
+    /// Returns what [`io`](Self::io) does, as the error of a crate that has this one as a case.
+    pub fn io_as<T: From<Self>, E: Into<io::Error>>(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(E) -> T {
         let path = path.into();
-        move |error| Self::Io { action, path, error: error.into() }
+        move |error| T::from(Self::Io { action, path, error: error.into() })
     }
 
     /// What the error means to a caller.

@@ -1,8 +1,9 @@
 //! What two trees differ in: entries that were added, removed, changed or moved.
 //!
 //! Two walks in the same order are merged, so the cost is the metadata of both sides, and the bytes
-//! of those regular files whose contents cannot be compared by number. Memory grows with the number
-//! of changes, not with the trees.
+//! of those regular files whose contents cannot be compared by number. Of two snapshots of one
+//! image, directories on pages that both share are not entered. Memory grows with the number of
+//! changes, not with the trees.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -161,6 +162,14 @@ fn walk_order(one: &[u8], other: &[u8]) -> Ordering {
 
 impl Differ<'_> {
     fn merge(&mut self) -> Result<(), Error> {
+        // Directories that are equal need not be entered.
+        let changed = self.old.changed_directories(self.new)?;
+        let is_same = |old: &Entry, new: &Entry| match (&changed, old.attributes, new.attributes) {
+            (Some(changed), Some(old), Some(new)) => {
+                old.kind == InodeKind::Directory && !changed.may_differ(&old, &new)
+            }
+            _ => false,
+        };
         let (mut old_walk, mut new_walk) = (self.old.walk()?, self.new.walk()?);
         let (mut old, mut new) = (self.next_old(&mut old_walk)?, self.next_new(&mut new_walk)?);
         loop {
@@ -168,12 +177,16 @@ impl Differ<'_> {
                 (Some(old), Some(new)) => walk_order(&old.path, &new.path),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (None, None) => return Ok(()),
+                (None, None) => break,
             };
             if order.is_eq()
                 && let (Some(before), Some(now)) = (&old, &new)
             {
                 self.compare(before, now)?;
+                if is_same(before, now) {
+                    old_walk.skip_directory();
+                    new_walk.skip_directory();
+                }
             }
             if order.is_le() {
                 let gone = std::mem::replace(&mut old, self.next_old(&mut old_walk)?);
@@ -184,6 +197,13 @@ impl Differ<'_> {
                 self.added.extend(come.filter(|_| order.is_gt()));
             }
         }
+        // Those that were not visited count, too.
+        for (side, count) in
+            [(self.old, &mut self.report.old_entries), (self.new, &mut self.report.new_entries)]
+        {
+            *count = side.entry_count().unwrap_or(*count);
+        }
+        Ok(())
     }
 
     fn next_old(&mut self, walk: &mut SideWalk<'_>) -> Result<Option<Entry>, Error> {

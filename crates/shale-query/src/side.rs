@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use shale_read::{InodeKind, Timestamp, Tree, Walk};
+use shale_read::{Attributes, ChangedDirectories, InodeKind, Timestamp, Tree, Walk};
 
 use crate::error::Error;
 
@@ -42,6 +42,8 @@ pub(crate) struct Entry {
     pub(crate) inode: u64,
     /// Content of an image; `None` in a directory and for other kinds.
     pub(crate) content: Option<u64>,
+    /// All attributes, in an image.
+    pub(crate) attributes: Option<Attributes>,
 }
 
 /// A walk over a side, one entry ahead.
@@ -66,6 +68,25 @@ impl Side {
                 one.image().number() == other.image().number()
             }
             _ => false,
+        }
+    }
+
+    /// Which directories can differ from those of `other`, if both sides know.
+    pub(crate) fn changed_directories(
+        &self,
+        other: &Self,
+    ) -> Result<Option<ChangedDirectories>, Error> {
+        match (self, other) {
+            (Self::Snapshot(one), Self::Snapshot(other)) => Ok(one.changed_directories(other)?),
+            _ => Ok(None),
+        }
+    }
+
+    /// Number of its entries, if it is known without a walk.
+    pub(crate) fn entry_count(&self) -> Option<u64> {
+        match self {
+            Self::Snapshot(tree) => Some(tree.entry_count()),
+            Self::Directory(_) => None,
         }
     }
 
@@ -122,6 +143,14 @@ impl Side {
 }
 
 impl SideWalk<'_> {
+    /// Does not enter the directory that was returned last.
+    pub(crate) fn skip_directory(&mut self) {
+        match self {
+            Self::Snapshot(walk) => walk.skip_directory(),
+            Self::Directory(walk) => walk.entering = None,
+        }
+    }
+
     /// The next entry, the root excepted.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, Error> {
         match self {
@@ -142,6 +171,7 @@ impl SideWalk<'_> {
                     device: at.device(),
                     inode: at.inode,
                     content: at.content(),
+                    attributes: Some(at),
                 }));
             },
             Self::Directory(walk) => walk.next(),
@@ -239,6 +269,7 @@ fn system_entry(path: Vec<u8>, facts: &Metadata) -> Entry {
         device,
         inode: 0,
         content: None,
+        attributes: None,
     }
 }
 

@@ -48,6 +48,38 @@ pub enum Fault {
         /// Length of the source in bytes.
         found_len: u64,
     },
+    /// The source holds only the end of an image, and is read without its base.
+    #[error(
+        "the image is thin: its beginning is in its base `{name}` with the identity {identity}, \
+         which was not looked for"
+    )]
+    Thin {
+        /// Name of the file of the base.
+        name: String,
+        /// Identity of the base.
+        identity: Identity,
+    },
+    /// The base of a thin image was not found.
+    #[error(
+        "the image is thin, and its base was not found: the image `{name}` of {base_len} bytes with \
+         the identity {identity}; tried {tried}"
+    )]
+    NoBase {
+        /// Name of the file of the base.
+        name: String,
+        /// Bytes of the base.
+        base_len: u64,
+        /// Identity of the base.
+        identity: Identity,
+        /// Each file that was tried, and why it is not the base.
+        tried: String,
+    },
+    /// The parts of an image are not complete.
+    #[error("{what}")]
+    Parts {
+        /// Which part is missing or wrong, and how.
+        what: String,
+    },
     /// The sections end without a trailer.
     #[error(
         "the image is truncated, it has no trailer: {found_len} bytes were found with \
@@ -288,6 +320,9 @@ impl ReadError {
             Fault::Identity { .. }
             | Fault::UnknownModel { .. }
             | Fault::NoIdentity { .. }
+            | Fault::Thin { .. }
+            | Fault::NoBase { .. }
+            | Fault::Parts { .. }
             | Fault::Open { .. }
             | Fault::Io { .. }
             | Fault::TooLong { .. }
@@ -391,9 +426,11 @@ impl From<ReadError> for io::Error {
             Fault::Format { error: FormatError::Version { .. } | FormatError::Features { .. } } => {
                 io::ErrorKind::Unsupported
             }
-            Fault::NoInode { .. } | Fault::NoSnapshot { .. } | Fault::NoIndex { .. } => {
-                io::ErrorKind::NotFound
-            }
+            Fault::Thin { .. } => io::ErrorKind::Unsupported,
+            Fault::NoBase { .. }
+            | Fault::NoInode { .. }
+            | Fault::NoSnapshot { .. }
+            | Fault::NoIndex { .. } => io::ErrorKind::NotFound,
             Fault::WrongKind { expected: Kind::Directory, .. } => io::ErrorKind::NotADirectory,
             Fault::WrongKind { .. } => io::ErrorKind::InvalidInput,
             Fault::TooLong { .. } => io::ErrorKind::FileTooLarge,

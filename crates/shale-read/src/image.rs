@@ -25,6 +25,7 @@ use crate::content::map::{ContentMap, Pieces, Unit};
 use crate::content::store::ContentStore;
 use crate::counters::Counters;
 use crate::error::{ErrorContext, Fault, ReadError, contradiction};
+use crate::files::open_file;
 use crate::frames::cache::{FrameBytes, FrameCache};
 use crate::frames::records::{FrameRecords, FrameTables, References};
 use crate::frames::store::{FrameStore, ReadCost};
@@ -33,7 +34,7 @@ use crate::storage::open::{LocatedImage, OffsetChoice, Recovery};
 use crate::storage::pages::{PageStore, TableHandle, TablePages};
 use crate::storage::plan::Plan;
 use crate::storage::sections::{self, SectionWalk};
-use crate::storage::source::{ByteSource, FileSource, SliceSource};
+use crate::storage::source::{ByteSource, SliceSource};
 use crate::storage::stored::Stored;
 use crate::storage::tables::{PageCheck, TableId, check_table, tables_of};
 use crate::trust::heal::{HealingSource, ParityHint};
@@ -65,18 +66,16 @@ pub struct Image {
 
 /// Opening.
 impl Image {
-    /// Opens the image in the file or block device at `path`, with default [`Options`].
+    /// Opens the image in the file or block device at `path`, with default [`Options`]. Its other
+    /// parts, and the base of a thin image, are looked for beside it.
     ///
-    /// For other options, use [`Image::open`] with a [`FileSource`].
+    /// For other options, use [`Image::open`] with what [`crate::files::open_file`] returns.
     ///
     /// # Errors
-    /// [`Fault::Open`] if the file cannot be opened, otherwise as [`Image::open`].
+    /// [`Fault::Open`] if the file cannot be opened, otherwise as [`crate::files::open_file`] and
+    /// [`Image::open`].
     pub fn open_path(path: impl AsRef<Path>) -> Result<Arc<Self>, ReadError> {
-        let path = path.as_ref();
-        match FileSource::open(path) {
-            Ok(source) => Self::open(Arc::new(source), Options::default()),
-            Err(error) => Err(Fault::Open { path: path.to_owned(), error }.into()),
-        }
+        Self::open(open_file(path)?.source, Options::default())
     }
 
     /// Opens the image in `source`.

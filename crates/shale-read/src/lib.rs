@@ -31,6 +31,7 @@ mod error; // what can go wrong, and where
 mod counters; // what reading costs, in counts
 mod storage; // where bytes come from; sections and table pages
 pub mod trust; // identity, and parity that repairs
+pub mod files; // several files that hold one image: a thin image and its base, parts
 mod frames; // frames: decoded, verified, cached
 mod content; // the bytes of files: contents, extents, pieces
 mod snapshot; // names, attributes, directories, walks
@@ -51,6 +52,7 @@ pub use image::Image;
 pub use options::{Options, SnapshotChoice};
 pub use snapshot::attributes::Attributes;
 pub use snapshot::listing::{Entries, Entry, EntryRef};
+pub use snapshot::shared::ChangedDirectories;
 pub use snapshot::walk::{Walk, WalkEntry, WalkStep};
 #[doc(hidden)]
 pub use storage::faulty::FaultySource;

@@ -13,3 +13,4 @@ pub(crate) mod listing; // the entries of a directory, from any cookie on
 pub(crate) mod names; // from an inode back to a path
 pub(crate) mod xattrs; // extended attributes
 pub(crate) mod walk; // a whole tree, depth first, safe from loops
+pub(crate) mod shared; // directories that can differ between two snapshots

@@ -3,6 +3,7 @@
 //! It knows sources, sections and table pages, but not what tables mean.
 
 pub(crate) mod source; // positioned, thread-safe reads of anything with a length
+pub(crate) mod joined; // pieces of several sources as one
 pub(crate) mod faulty; // a source that fails or lies, for tests of any crate
 pub(crate) mod stored; // the bytes of one image: bounded and counted
 pub(crate) mod decoders; // decoder contexts, kept for the next decode

@@ -245,6 +245,33 @@ impl TableBuilder {
         Ok(())
     }
 
+    /// Ends the page that was loaded by a resume if its rows hold at least `bytes_min` bytes: 8 for
+    /// each integer, and those of strings. Later rows begin a page, so a table that grows many
+    /// times by a little does not store a long last page again each time. The page stays where it
+    /// is; if rows of it were dropped, its rows are returned as by [`TableBuilder::cut`].
+    ///
+    /// # Errors
+    /// As for [`TableBuilder::attach`].
+    pub fn end_loaded<S: PageSink>(
+        &mut self,
+        bytes_min: usize,
+        sink: &mut S,
+    ) -> Result<Option<PageRows>, S::Error> {
+        if self.buffered_rows == 0 || self.held_bytes() < bytes_min {
+            return Ok(None);
+        }
+        if self.clean.is_some() {
+            self.put_page(sink)?;
+            return Ok(None);
+        }
+        Ok(self.cut())
+    }
+
+    /// Bytes of the rows that are in no page yet: 8 for each integer, and those of strings.
+    pub fn held_bytes(&self) -> usize {
+        self.buffered_bytes + self.buffered_rows * self.columns.len() * 8
+    }
+
     /// Sets the dictionary of the [`TableRoot`]. The builder itself does not use it.
     pub fn set_dictionary(&mut self, dictionary: PageRef) {
         self.dictionary = dictionary;
@@ -389,7 +416,7 @@ impl TableBuilder {
     fn page_is_full(&self) -> bool {
         self.buffered_rows >= self.page_rows
             || self.buffered_bytes >= self.page_bytes
-            || self.buffered_bytes + self.buffered_rows * self.columns.len() * 8 >= PAGE_HELD_MAX
+            || self.held_bytes() >= PAGE_HELD_MAX
     }
 
     /// Stores the buffered rows as a data page.

@@ -107,6 +107,27 @@ pub const FORMATS: &[Format] = &[
         magics: &[b"7z\xbc\xaf", b"\x01\x04\x06"],
         mend: mend_7z,
     },
+    Format {
+        name: "xar",
+        makers: &[
+            "bsdtar --format=xar -cf $OUT .",
+            "bsdtar --format=xar --options xar:compression=none -cf $OUT .",
+            "bsdtar --format=xar --options xar:compression=xz -cf $OUT .",
+        ],
+        reader: "bsdtar -xf $IN",
+        magics: &[b"xar!", b"<file", b"<data>", b"<type", b"</file>", b"<offset>"],
+        mend: mend_xar,
+    },
+    Format {
+        name: "cab",
+        makers: &[
+            "gcab -c $OUT a b d/text d/zeroes d/e/empty",
+            "gcab -c -z $OUT a b d/text d/zeroes d/e/empty",
+        ],
+        reader: "cabextract -q $IN",
+        magics: &[b"MSCF", b"a\0", b"d/text", b"CK"],
+        mend: mend_cab,
+    },
 ];
 
 /// A format by its name.
@@ -156,7 +177,8 @@ pub fn seeds(format: &Format, folder: &Path) -> Vec<Vec<u8>> {
         let out = folder.join(format!("seed.{}", format.name));
         let _ = fs::remove_file(&out);
         if shell(maker, &root, ("OUT", &out)) {
-            found.push(fs::read(&out).expect("it was written"));
+            let bytes = fs::read(&out).expect("it was written");
+            found.push(if format.name == "xar" { loosen_xar(&bytes) } else { bytes });
         }
     }
     found
@@ -397,5 +419,81 @@ fn mend_7z(bytes: &mut [u8]) {
     if bytes.len() >= 32 {
         let head = sum(&bytes[12..32]);
         bytes[8..12].copy_from_slice(&head);
+    }
+}
+
+/// Bytes of the header of a xar archive.
+const XAR_HEADER_LEN: usize = 28;
+
+/// A number of 8 bytes, the highest first; 0 if it is not there.
+fn be_64(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).map_or(0, |b| b.iter().fold(0, |n, b| n << 8 | u64::from(*b)))
+}
+
+/// A xar archive with its table of contents in zlib data that are not compressed, so that changes
+/// go into the table itself.
+fn loosen_xar(bytes: &[u8]) -> Vec<u8> {
+    let end = XAR_HEADER_LEN + be_64(bytes, 8) as usize;
+    let plain_len = be_64(bytes, 16) as usize;
+    let table = shale_codec::stream::zlib_block(&bytes[XAR_HEADER_LEN..end], plain_len);
+    let table = table.expect("it was written");
+    let mut stored = vec![0x78, 0x01];
+    let pieces: Vec<&[u8]> = table.chunks(u16::MAX.into()).collect();
+    for (number, piece) in pieces.iter().enumerate() {
+        let len = piece.len() as u16;
+        stored.push(u8::from(number + 1 == pieces.len()));
+        stored.extend_from_slice(&len.to_le_bytes());
+        stored.extend_from_slice(&(!len).to_le_bytes());
+        stored.extend_from_slice(piece);
+    }
+    stored.extend_from_slice(&[0; 4]);
+    let mut out = bytes[..XAR_HEADER_LEN].to_vec();
+    out[8..16].copy_from_slice(&(stored.len() as u64).to_be_bytes());
+    out.extend_from_slice(&stored);
+    out.extend_from_slice(&bytes[end..]);
+    mend_xar(&mut out);
+    out
+}
+
+/// Makes the sums of the table of contents right, where it is as [`loosen_xar`] wrote it. The
+/// first block of the table is taken for all of it.
+fn mend_xar(bytes: &mut [u8]) {
+    let end = usize::try_from(be_64(bytes, 8)).ok();
+    let end = end
+        .and_then(|len| XAR_HEADER_LEN.checked_add(len))
+        .filter(|&end| end <= bytes.len() && end >= XAR_HEADER_LEN + 11);
+    let Some(end) = end else { return };
+    // Head of zlib, head of the block; the sum of zlib is at the end.
+    let text_at = XAR_HEADER_LEN + 7;
+    let text_len = (end - 4 - text_at).min(u16::MAX.into()) as u16;
+    bytes[text_at - 4..text_at - 2].copy_from_slice(&text_len.to_le_bytes());
+    bytes[text_at - 2..text_at].copy_from_slice(&(!text_len).to_le_bytes());
+    bytes[16..24].copy_from_slice(&u64::from(text_len).to_be_bytes());
+    let (mut low, mut high) = (1u32, 0u32);
+    for &byte in &bytes[text_at..end - 4] {
+        low = (low + u32::from(byte)) % 65_521;
+        high = (high + low) % 65_521;
+    }
+    bytes[end - 4..end].copy_from_slice(&(high << 16 | low).to_be_bytes());
+    let digest = <sha1::Sha1 as sha1::Digest>::digest(&bytes[XAR_HEADER_LEN..end]);
+    if let Some(sum) = bytes.get_mut(end..end + 20) {
+        sum.copy_from_slice(&digest);
+    }
+}
+
+/// Says of all blocks that they have no sum.
+fn mend_cab(bytes: &mut [u8]) {
+    let number = |bytes: &[u8], at: usize, len: usize| {
+        let found = bytes.get(at..at + len);
+        found.map_or(0, |b| b.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b)))
+    };
+    for folder in 0..number(bytes, 26, 2).min(16) {
+        let head = 36 + 8 * folder;
+        let (mut at, count) = (number(bytes, head, 4), number(bytes, head + 4, 2));
+        for _ in 0..count {
+            let Some(sum) = bytes.get_mut(at..at + 4) else { return };
+            sum.fill(0);
+            at += 8 + number(bytes, at + 4, 2);
+        }
     }
 }

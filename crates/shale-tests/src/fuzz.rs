@@ -3,10 +3,18 @@
 //!
 //! A body returns nothing: it panics, runs out of time or takes too much memory, or all is well.
 
+mod append; // an image that grows
 mod build; // a tree built and read back
+mod copies; // images merged
+mod thin; // images in several files
+mod streams; // files taken apart, chunks rebuilt
 mod trust; // identity, parity, signatures, check, damage
 
+pub use append::append_index;
 pub use build::build_then_read;
+pub use copies::merge_images;
+pub use streams::{chunk_rebuild, deflate_stream, take_apart};
+pub use thin::{thin, thin_seeds};
 pub use trust::{check_image, damage_then_read, identity, parity, signature};
 
 use crate::walk::{self, small_options};

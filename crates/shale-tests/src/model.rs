@@ -53,6 +53,8 @@ pub enum Data {
     Log(u64, usize),
     /// An array of numbers: seed, which also says of what kind, and length.
     Array(u64, usize),
+    /// A file of sound or a picture, of about as many bytes: the number says which kind.
+    Samples(u64, usize),
     /// What looks like machine code from a seed.
     Code(u64, usize),
     /// The prose of a seed's first 1000 bytes, again and again.
@@ -71,6 +73,7 @@ impl Data {
             Self::Text(seed, len) => Random::new(seed).text(len),
             Self::Log(seed, len) => Random::new(seed).log(len),
             Self::Array(seed, len) => Random::new(seed).array(seed, len),
+            Self::Samples(kind, len) => samples(kind, len),
             Self::Code(seed, len) => Random::new(seed).code(len),
             Self::Again(seed, len) => {
                 Random::new(seed).text(1000).into_iter().cycle().take(len).collect()
@@ -300,4 +303,70 @@ fn set_attributes(root: BorrowedFd<'_>, item: &Item, made: &mut Made) -> io::Res
         made.left_out.push(format!("{what} ({}, {})", stat.st_mtime, stat.st_mtime_nsec));
     }
     Ok(())
+}
+
+/// A file of sound (WAV, AIFF) or of a telescope (FITS), with noise on a wave. Even lengths vary
+/// little: `len` bytes are those of the samples.
+pub fn samples(kind: u64, len: usize) -> Vec<u8> {
+    let mut random = Random::new(kind + 900);
+    // A triangle, as a sine is not the same on every machine.
+    let mut wave = |at: u64, period: u64, height: i64| {
+        let place = (at % period) as i64 * 4 * height / period as i64;
+        let value = if place < 2 * height { place - height } else { 3 * height - place };
+        value + random.below(height as u64 / 50 + 2) as i64
+    };
+    let mut file = Vec::new();
+    let mut tail: &[u8] = &[];
+    match kind % 6 {
+        0 | 1 => {
+            // Stereo of 16 bits; one has a chunk after the samples.
+            file.extend(b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x02\0\x44\xac\0\0\x10\xb1\x02\0");
+            file.extend(b"\x04\0\x10\0data");
+            file.extend((len as u32).to_le_bytes());
+            for at in 0..len as u64 / 4 {
+                let left = wave(at, 90 + kind * 7, 9000) as i16;
+                file.extend(left.to_le_bytes());
+                file.extend((left / 2 + wave(at, 700, 200) as i16).to_le_bytes());
+            }
+            tail = if kind % 6 == 0 { b"LIST\x04\0\0\0INFO" } else { b"" };
+        }
+        2 => {
+            // 24 bits, big-endian, and a length that is not true.
+            file.extend(b"FORM\0\0\0\0AIFFCOMM\0\0\0\x12\0\x01\0\0\0\0\0\x18\0\0\0\0\0\0\0\0\0\0");
+            file.extend(b"SSND\xff\xff\xff\0\0\0\0\0\0\0\0\0");
+            (0..len as u64 / 3).for_each(|at| {
+                file.extend(&(wave(at, 130, 2_000_000) as i32).to_be_bytes()[1..]);
+            });
+        }
+        3 => {
+            // Eight bits of one channel, and silence.
+            file.extend(b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0");
+            file.extend(b"\x01\0\x08\0data\xff\xff\xff\xff");
+            file.extend((0..len as u64 / 2).map(|at| (wave(at, 50, 90) + 128) as u8));
+            file.resize(file.len() + len / 2, 128);
+        }
+        _ => {
+            // A picture of 16 bits, of which one kind uses 12.
+            let (width, unused) = (300, if kind % 6 == 4 { 0 } else { 4 });
+            let height = len as u64 / 2 / width;
+            let cards = [
+                "SIMPLE  =                    T".to_owned(),
+                "BITPIX  =                   16".to_owned(),
+                "NAXIS   =                    2".to_owned(),
+                format!("NAXIS1  = {width:20}"),
+                format!("NAXIS2  = {height:20}"),
+                "END".to_owned(),
+            ];
+            cards.iter().for_each(|card| file.extend(format!("{card:80}").bytes()));
+            file.resize(2880, b' ');
+            for at in 0..width * height {
+                let (x, y) = (at % width, at / width);
+                let value = wave(x, 200, 3000) + wave(y, 60, 2000);
+                file.extend(((value as i16) >> unused << unused).to_be_bytes());
+            }
+            file.resize(file.len().next_multiple_of(2880), 0);
+        }
+    }
+    file.extend_from_slice(tail);
+    file
 }

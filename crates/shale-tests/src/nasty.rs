@@ -260,6 +260,15 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
             }
             Some(tree.items)
         }
+        "samples" => {
+            // Each in frames of its own.
+            let mut tree = Tree { items: Vec::new(), random: Random::new(86) };
+            tree.add("", Kind::Directory);
+            for kind in 0..6 {
+                tree.file(format!("{kind}"), Data::Samples(kind, 70_000));
+            }
+            Some(tree.items)
+        }
         "names" => Some(columns_tree()),
         "later" => Some(tiny_tree(3)),
         _ => None,
@@ -291,6 +300,7 @@ impl Tree {
             | Data::Text(_, len)
             | Data::Log(_, len)
             | Data::Array(_, len)
+            | Data::Samples(_, len)
             | Data::Code(_, len)
             | Data::Again(_, len)
             | Data::Zero(len) => len as u64,

@@ -2,8 +2,10 @@
 
 use crate::random::Random;
 use shale_codec::{
-    ArrayShape, Codec, Difference, Encoder, Filter, Settings, Shuffle, array_form, lines_form,
+    ArrayShape, Codec, Difference, Effort, Encoder, Filter, Meaning, SampleLayout, SampleShape,
+    Settings, Shuffle, array_form, lines_form, samples_form,
 };
+use shale_deflate::{Chunk, Cut, InHand, Limits, Model, Strategy, Task, analyze, rebuild};
 use shale_format::schema;
 use shale_table::{PageRef, PageSink, Schema, TableBuilder, TableError, Value};
 
@@ -41,6 +43,21 @@ pub fn signatures() -> Vec<Vec<u8>> {
             signature.encode().to_vec()
         })
         .to_vec()
+}
+
+/// Inputs of [`crate::fuzz::append_index`]: indexes that know too little and too much.
+pub fn append_indexes() -> Vec<Vec<u8>> {
+    let mut indexes = Vec::new();
+    for (thin_log2, first, frame_count) in [(0, 0, 8), (3, 0, 2), (0, 5, 3), (20, 1 << 40, 4)] {
+        let mut index = shale_format::AppendIndex::new(thin_log2, first);
+        for frame in 0..frame_count {
+            let prints = Random::new(frame).bytes(8 * 40);
+            let prints = prints.as_chunks::<8>().0.iter().map(|print| u64::from_le_bytes(*print));
+            index.push(&prints.collect::<Vec<_>>());
+        }
+        indexes.push(index.encode());
+    }
+    indexes
 }
 
 /// Inputs of [`crate::fuzz::build_then_read`]: choices of trees.
@@ -169,7 +186,94 @@ pub fn frames() -> Vec<Vec<u8>> {
             let mut seed = vec![Filter::Array.id() * 8 + codec.id(), 0, low, high];
             encoder.encode_array(shape, &form, &mut seed).expect("a form can be encoded");
             seeds.push(seed);
+            let shape = SampleShape::new(2, 3, true, Meaning::Signed).expect("it is defined");
+            let layout = SampleLayout { shape, head_len: 5, samples_len: plain_len, row_len: 60 };
+            let form = samples_form(layout, Effort::FAST, &plain).expect("there are samples");
+            let mut seed = vec![Filter::Samples.id() * 8 + codec.id(), 0, low, high];
+            encoder.encode_samples(&form, &mut seed).expect("a form can be encoded");
+            seeds.push(seed);
         }
     }
     seeds
+}
+
+/// Streams of all encoders, short and long, with the number of their model.
+fn streams() -> Vec<(Model, Vec<u8>, Vec<u8>)> {
+    let text = |seed, len| Random::new(seed).log(len);
+    let models = [
+        Model::zlib(6, 8),
+        Model::zlib(1, 1),
+        Model::zlib(9, 1),
+        Model { strategy: Strategy::Rle, ..Model::zlib(6, 1) },
+        Model { strategy: Strategy::Filtered, window_bits: 9, ..Model::zlib(4, 1) },
+        Model::gzip(9),
+        Model::chromium(6, 1),
+    ];
+    let make = |(index, model): (usize, Model)| {
+        let plain = text(index as u64, 700 + 400 * index);
+        let task = Task { window: &[], plain: &plain, after: &[] };
+        let stream = rebuild(model, &Cut::default(), &task, u64::MAX).expect("it is a model");
+        (model, plain, stream)
+    };
+    models.into_iter().enumerate().map(make).collect()
+}
+
+/// Inputs of [`crate::fuzz::deflate_stream`].
+pub fn deflate_streams() -> Vec<Vec<u8>> {
+    streams().into_iter().map(|(_, _, stream)| stream).collect()
+}
+
+/// Inputs of [`crate::fuzz::chunk_rebuild`]: whole streams, and chunks of short blocks.
+pub fn chunks() -> Vec<Vec<u8>> {
+    let limits = Limits { chunk_plain_min: 200, ..Limits::default() };
+    let mut seeds = Vec::new();
+    for (model, plain, stream) in streams() {
+        let whole = Chunk { cut: Cut::default(), plain: 0..plain.len(), stream: 0..stream.len() };
+        let found = analyze(&stream, None, &limits);
+        let chunks = found.map_or_else(|_| vec![whole], |found| found.chunks);
+        for Chunk { cut, plain: range, .. } in chunks.into_iter().take(3) {
+            let hand = cut.in_hand.unwrap_or(InHand { len: 0, distance: 0 });
+            let mut seed = model.number().to_le_bytes()[..3].to_vec();
+            seed.extend((range.start as u16).to_le_bytes());
+            seed.extend((range.len() as u16).to_le_bytes());
+            seed.push(hand.len as u8);
+            seed.extend(hand.distance.to_le_bytes());
+            seed.extend([cut.bits, cut.bit_count, 0, 0, 0, 0]);
+            seed.extend_from_slice(&plain);
+            seeds.push(seed);
+        }
+    }
+    seeds
+}
+
+/// Inputs of [`crate::fuzz::take_apart`]: a level, and a container of each kind.
+pub fn containers() -> Vec<Vec<u8>> {
+    let streams = deflate_streams();
+    let sum = [7; 8];
+    let zlib = |stream: &[u8]| [b"\x78\x9c", stream, &sum[..4]].concat();
+    let member = |stream: &[u8]| [b"\x1f\x8b\x08\0\0\0\0\0\0\x03", stream, &sum].concat();
+    let members: Vec<u8> = streams.iter().flat_map(|stream| member(stream)).collect();
+    let mut pack = [&b"PACK\0\0\0\x02"[..], &(streams.len() as u32).to_be_bytes()].concat();
+    let mut document = b"%PDF-1.5\n".to_vec();
+    for stream in &streams {
+        pack.push(0x35);
+        pack.extend(zlib(stream));
+        document.extend_from_slice(b"1 0 obj <</Filter/FlateDecode>>\nstream\n");
+        document.extend(zlib(stream));
+        document.extend_from_slice(b"\nendstream endobj\n");
+    }
+    // A stream of a container: as zlib would write it, two layers deep.
+    let around = |plain: &[u8]| {
+        let task = Task { window: &[], plain, after: &[] };
+        let model = Model::zlib(6, 8);
+        member(&rebuild(model, &Cut::default(), &task, u64::MAX).expect("it is a model"))
+    };
+    let zips = crate::importers::zips();
+    let nested = around(&zips[0]);
+    let twice = around(&nested);
+    let mut all =
+        vec![member(&streams[0]), members, zlib(&streams[2]), pack, document, nested, twice];
+    all.extend(zips);
+    all.extend(crate::importers::tars().into_iter().take(2));
+    all.into_iter().enumerate().map(|(n, file)| [&[n as u8 % 3][..], &file].concat()).collect()
 }

@@ -9,6 +9,7 @@ use shale_model::EntrySource;
 
 use crate::base::image::Base;
 use crate::exec::build::{Build, Env};
+use crate::intake::contents::Finish;
 use crate::intake::entries::Intake;
 use crate::output::emitter::Emitter;
 use crate::output::pages::Pages;
@@ -16,7 +17,7 @@ use crate::output::tables::Tables;
 use crate::plan::budget::Plan;
 use crate::plan::error::WriteError;
 use crate::plan::options::Options;
-use crate::plan::report::{Report, Stage};
+use crate::plan::report::{Report, Stage, StreamCounts};
 use shale_host::{Phase, Progress};
 
 /// Builds an image of everything `source` yields and writes it to `out`, front to back.
@@ -125,7 +126,7 @@ fn run<'env>(
     let mut intake = Intake::new(build.clone(), emitter);
     intake.run(source, &mut report)?;
     let Intake { tree, contents, .. } = intake;
-    let (contents, frames, mut emitter) = contents.finish(&mut report)?;
+    let Finish { contents, frames, index, mut emitter } = contents.finish(&mut report)?;
 
     build.phase(Phase::Tables, Stage::Tables);
     build.check_cancel()?;
@@ -146,14 +147,35 @@ fn run<'env>(
         snapshot.times_kept = options.times_kept;
     }
 
-    if let Some(history) = ends.history {
+    // What was asked for goes last: it is what the image was made with.
+    let history = streams_line(&report) + ends.history.as_deref().unwrap_or_default();
+    if !history.is_empty() {
         emitter.whole_section(SectionType::History, history.as_bytes(), plan.page_settings)?;
+    }
+    if let Some(index) = index {
+        emitter.whole_section(SectionType::AppendIndex, &index.encode(), plan.page_settings)?;
     }
     let root = root.encode()?;
     let finished = emitter.finish(&root, plan.page_settings, writes_trailer)?;
     (report.image_bytes, report.identity) = (finished.image_len, finished.identity);
     report.content_digests = contents.into_digests();
     Ok(Appended { report, trailer: finished.trailer })
+}
+
+/// First word of the lines of the history that count rebuilt streams. `NAME=STREAMS,BYTES,PLAIN`
+/// follows for each kind of container.
+pub const STREAMS_WORD: &str = "streams";
+
+/// Counts the streams that are rebuilt, as a line of the history; empty if there are none.
+fn streams_line(report: &Report) -> String {
+    if report.streams.is_empty() {
+        return String::new();
+    }
+    let words = report.streams.iter().map(|(container, counts)| {
+        let StreamCounts { streams, bytes, plain_bytes } = counts;
+        format!(" {}={streams},{bytes},{plain_bytes}", container.name())
+    });
+    format!("{STREAMS_WORD}{}\n", words.collect::<String>())
 }
 
 /// Text in one line of the history.

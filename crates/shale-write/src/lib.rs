@@ -28,13 +28,15 @@ mod tests; // builds that are read back
 pub use assemble::{Assembled, assemble};
 pub use base::copies::{CopiedFrame, CopiedPlace, CopiedTree, Copies};
 pub use base::image::{Base, BaseError, BaseFrame, BaseState};
-pub use create::{Appended, append, check, create, history};
+pub use create::{Appended, STREAMS_WORD, append, check, create, history};
 pub use plan::budget::{MEMORY_BYTES_DEFAULT, THREADS_MAX};
 pub use plan::error::WriteError;
 pub use plan::options::Options;
 pub use plan::order::Order;
-pub use plan::report::Report;
+pub use plan::report::{Report, StreamCounts};
 pub use plan::{digest, level};
+pub use recompress::container::{Container, SNIFF_LEN};
+pub use recompress::take_apart::is_taken_apart;
 pub use shale_codec::Settings;
 pub use shale_format::Category;
 pub use shale_host::{NoProgress, Phase, Progress};

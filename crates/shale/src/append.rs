@@ -5,13 +5,11 @@
 //! is still in memory, and compared with the sources. Then the trailer is written: it makes the
 //! snapshot visible. Any earlier error, and a kill at any time, leaves the image as it was.
 
-mod base; // the image, as the writer asks for it
+pub(crate) mod base; // the image, as the writer asks for it
 mod tail; // what follows the image in its file
 mod unchanged; // files that need not be read
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,6 +18,7 @@ use shale_format::limits::{SNAPSHOT_COUNT_MAX, SNAPSHOT_NAME_LEN_MAX};
 use shale_host::{Cancel, GrowingFile, Phase, Progress};
 use shale_model::EntrySource;
 use shale_model::pattern::Rules;
+use shale_read::files::{FilePlace, Gathered, gather};
 use shale_read::{ByteSource, FileSource, Image, OffsetChoice, Options, SnapshotChoice};
 use shale_write::source::file_identity;
 use shale_write::{Report, WriteError};
@@ -103,15 +102,9 @@ pub fn append(
     progress: &dyn Progress,
 ) -> Result<AppendReport, Error> {
     let create = &options.create;
-    shale_write::check(&create.build)?;
-    let name_len = create.build.snapshot_name.len();
-    if name_len > SNAPSHOT_NAME_LEN_MAX {
-        let allowed = format!("at most {SNAPSHOT_NAME_LEN_MAX} bytes");
-        let found = format!("{name_len} bytes long");
-        return Err(WriteError::Option { option: "the snapshot's name", found, allowed }.into());
-    }
+    check_options(options)?;
     let mut file = GrowingFile::open(path, options.waits, &create.cancel)?;
-    let (image, cut_bytes) = open_image(&file, path, options)?;
+    let (image, files, cut_bytes) = open_image(&file, path, options)?;
     if image.snapshots().len() as u64 >= u64::from(SNAPSHOT_COUNT_MAX) {
         return Err(refused(path, "it has as many snapshots as an image can have".to_owned()));
     }
@@ -121,9 +114,11 @@ pub fn append(
     let number = image.snapshots().len();
     let excluded = file_identity(file.file()).map_err(Error::io("look at", path))?;
 
-    let mut tree = tree(&image, sources, excluded, options, progress)?;
+    let mut tree = tree(&image, sources, &[excluded], options, progress)?;
     let base = Arc::new(ImageBase::new(Arc::clone(&image))?);
-    file.begin(start + image.len())?;
+    // The file of a thin image lacks the base and begins with a head.
+    let (head_len, base_len) = files.base.map_or((0, 0), |base| (base.head_len, base.base_len));
+    file.begin(start + image.len() - base_len + head_len)?;
     let build = shale_write::Options { cancel: Some(create.cancel.flag()), ..create.build.clone() };
     let appended =
         shale_write::append(&mut *tree, base, &mut file, &build, &options.message, progress)?;
@@ -133,9 +128,8 @@ pub fn append(
         false => None,
         true => {
             progress.phase(Phase::Verify);
-            let again = file.file().try_clone().map_err(Error::io("read back", path))?;
             let with_trailer = WithTrailer {
-                file: again,
+                written: files_of(&file, path, options)?.source,
                 start,
                 len: build.image_bytes,
                 trailer: trailer.clone(),
@@ -148,7 +142,8 @@ pub fn append(
     progress.phase(Phase::Sync);
     file.finish(&trailer)?;
     let parity = match facts {
-        Some(facts) if !options.drops_parity => {
+        // Parity of a thin image would be as large as that of the whole.
+        Some(facts) if !options.drops_parity && base_len == 0 => {
             let how = ParityOptions::default()
                 .parts_per_million(facts.parts_per_million)
                 .offset(OffsetChoice::At(start))
@@ -170,18 +165,45 @@ pub fn append(
     })
 }
 
-/// Opens the image in its newest state. Also returns how many bytes of an interrupted append follow
-/// it.
+/// Checks options before anything is read.
+///
+/// # Errors
+/// An option of the build is out of its range, or the name of the snapshot is too long.
+pub(crate) fn check_options(options: &AppendOptions) -> Result<(), Error> {
+    let build = &options.create.build;
+    shale_write::check(build)?;
+    let name_len = build.snapshot_name.len();
+    if name_len > SNAPSHOT_NAME_LEN_MAX {
+        let allowed = format!("at most {SNAPSHOT_NAME_LEN_MAX} bytes");
+        let found = format!("{name_len} bytes long");
+        return Err(WriteError::Option { option: "the snapshot's name", found, allowed }.into());
+    }
+    Ok(())
+}
+
+/// Finds all files of the image, as they are now.
+fn files_of(file: &GrowingFile, path: &Path, options: &AppendOptions) -> Result<Gathered, Error> {
+    let again = file.file().try_clone().map_err(Error::io("open", path))?;
+    let first = Arc::new(FileSource::new(again).map_err(Error::io("open", path))?);
+    Ok(gather(first, &FilePlace::new(path), &options.create.bases)?)
+}
+
+/// Opens the image in its newest state. Also returns its files, and how many bytes of an
+/// interrupted append follow it.
 fn open_image(
     file: &GrowingFile,
     path: &Path,
     options: &AppendOptions,
-) -> Result<(Arc<Image>, u64), Error> {
-    let again = file.file().try_clone().map_err(Error::io("open", path))?;
-    let source = Arc::new(FileSource::new(again).map_err(Error::io("open", path))?);
+) -> Result<(Arc<Image>, Gathered, u64), Error> {
+    let files = files_of(file, path, options)?;
+    if files.parts > 1 {
+        let what = "it is split into parts; join them with cat(1) first".to_owned();
+        return Err(refused(path, what));
+    }
+    let source = Arc::clone(&files.source);
     // What is damaged must be noticed, not repaired: the repaired bytes would not be in the file.
     let read = Options::default().offset(options.offset).repair(false);
-    let image = Image::open(Arc::clone(&source) as Arc<dyn ByteSource>, read)?;
+    let image = Image::open(Arc::clone(&source), read)?;
     let tail = tail::look(&image, &*source).map_err(Error::io("read", path))?;
     if let Tail::Other(len) = tail {
         let what = format!(
@@ -192,18 +214,21 @@ fn open_image(
     if let (Some(recovery), Tail::Nothing) = (image.recovered(), tail) {
         return Err(refused(path, format!("{}; repair it first", recovery.reason)));
     }
-    Ok((image, if let Tail::Torn(len) = tail { len } else { 0 }))
+    Ok((image, files, if let Tail::Torn(len) = tail { len } else { 0 }))
 }
 
-fn refused(path: &Path, what: String) -> Error {
+pub(crate) fn refused(path: &Path, what: String) -> Error {
     Error::NotAppendable { path: path.to_owned(), what }
 }
 
 /// Opens the sources as one tree: as the whole of it, or added to the newest one of the image.
-fn tree(
+///
+/// # Errors
+/// A source or the image cannot be read.
+pub(crate) fn tree(
     image: &Arc<Image>,
     sources: &[Input],
-    excluded: shale_model::LinkId,
+    excluded: &[shale_model::LinkId],
     options: &AppendOptions,
     progress: &dyn Progress,
 ) -> Result<Box<dyn EntrySource>, Error> {
@@ -218,7 +243,7 @@ fn tree(
     // Times that are not those of the files tell nothing.
     let looks =
         !options.reads_all && create.adjust.mtime.is_none() && create.adjust.time_max.is_none();
-    for mut part in open::parts(sources, &[excluded], create, progress)? {
+    for mut part in open::parts(sources, excluded, create, progress)? {
         if part.is_tree && looks {
             let prefix = part.prefix.clone();
             part.source = Box::new(Unchanged::new(part.source, newest.clone(), prefix));
@@ -229,10 +254,11 @@ fn tree(
     Ok(without_empty(Joined::new(parts, replaces), create))
 }
 
-/// A file whose last bytes are not written yet.
+/// An image whose last bytes are not written yet.
 struct WithTrailer {
-    file: File,
-    /// Where the image begins in the file.
+    /// What is written.
+    written: Arc<dyn ByteSource>,
+    /// Where the image begins in it.
     start: u64,
     /// Bytes of the image with its trailer.
     len: u64,
@@ -248,7 +274,9 @@ impl ByteSource for WithTrailer {
         let written_len = self.len - self.trailer.len() as u64;
         let of_file = written_len.saturating_sub(offset).min(buf.len() as u64) as usize;
         let (of_file, rest) = buf.split_at_mut(of_file);
-        self.file.read_exact_at(of_file, self.start + offset)?;
+        if !of_file.is_empty() {
+            self.written.read_at(self.start + offset, of_file)?;
+        }
         if rest.is_empty() {
             return Ok(());
         }
@@ -256,5 +284,9 @@ impl ByteSource for WithTrailer {
         let found = self.trailer.get(from..from + rest.len());
         rest.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
+    }
+
+    fn base_len(&self) -> u64 {
+        self.written.base_len().saturating_sub(self.start)
     }
 }

@@ -8,6 +8,7 @@
 
 mod numbers; // contents of several images in one numbering
 mod copier; // frames and contents, as the writer asks for them
+mod compare; // the new image against its sources
 
 use std::fs::File;
 use std::path::Path;
@@ -15,15 +16,17 @@ use std::sync::Arc;
 
 use shale_format::limits::{SNAPSHOT_COUNT_MAX, SNAPSHOT_NAME_LEN_MAX};
 use shale_host::{Existing, OutputFile, Phase, Progress, existing};
-use shale_read::{Image, SnapshotChoice, Tree};
+use shale_model::EntrySource;
+use shale_read::{Image, Tree};
 use shale_write::{CopiedTree, Report, WriteError};
 
 use crate::create::finish;
 use crate::error::Error;
-use crate::input::{Choose, Claims, Joined, Part, held};
+use crate::input::{Claims, Joined, Part, added, copied, without_empty};
 use crate::options::CreateOptions;
-use crate::verify::{VerifyReport, verify_trees};
-use copier::Copier;
+use crate::verify::{VerifyReport, open_again, verify_trees};
+use compare::compare;
+use copier::{Copier, Plan};
 use numbers::{Needed, Offsets, Renumbered};
 use shale_check::ParityReport;
 
@@ -41,6 +44,8 @@ pub struct AssembleReport {
     pub dropped_frames: u64,
     /// Contents of several sources that were stored once, counted once each time.
     pub equal_contents: u64,
+    /// Contents that were read because others of their length are in other sources.
+    pub compared_contents: u64,
     /// What was read back and compared; `None` if verification was off.
     pub verified: Option<VerifyReport>,
     /// Report of the parity, if some was requested.
@@ -52,6 +57,8 @@ pub(crate) struct Snapshot {
     pub(crate) name: Vec<u8>,
     /// The trees that it consists of.
     pub(crate) parts: Vec<SnapshotPart>,
+    /// Whether the options choose its entries and change their metadata.
+    pub(crate) is_changed: bool,
 }
 
 /// A tree of a source in a new snapshot.
@@ -85,41 +92,54 @@ pub(crate) fn assemble(
     let claims: Vec<Option<Claims>> = claims.collect::<Result<_, _>>()?;
     let mut needed = Needed::new(&offsets);
     for (snapshot, claims) in snapshots.iter().zip(&claims) {
-        let mut source = joined(snapshot, claims.as_ref(), &offsets, options)?;
-        needed.begin(&snapshot.name, times_kept(snapshot));
-        needed.walk(&mut source, &options.cancel)?;
+        let mut source = source(snapshot, claims.as_ref(), &offsets, options)?;
+        needed.begin(&snapshot.name, times_kept(snapshot, options));
+        needed.walk(&mut *source, &options.cancel)?;
     }
     needed.add_inner(images, &offsets, &options.cancel)?;
     let mut next = snapshots.iter().zip(claims);
     let tree = |numbers: &Arc<Vec<u64>>| -> Result<Option<CopiedTree>, Error> {
         let Some((snapshot, claims)) = next.next() else { return Ok(None) };
-        let source = Box::new(joined(snapshot, claims.as_ref(), &offsets, options)?);
+        let source = source(snapshot, claims.as_ref(), &offsets, options)?;
         let source = Box::new(Renumbered { source, numbers: Arc::clone(numbers) });
-        let times_kept = times_kept(snapshot);
+        let times_kept = times_kept(snapshot, options);
         Ok(Some(CopiedTree { source, name: snapshot.name.clone(), times_kept }))
     };
-    let mut copier = Copier::plan(images, (&offsets, needed), history, tree, options, progress)?;
-    let image_id = copier.image_id();
+    let plan = Plan::new(images, (&offsets, needed), history, options, progress)?;
+    let image_id = plan.image_id();
+    let mut copier = Copier::new(plan, tree);
 
     let output = OutputFile::create(path)?;
     let build =
         shale_write::Options { cancel: Some(options.cancel.flag()), ..options.build.clone() };
-    let build = shale_write::Options { times_kept: u8::MAX, ..build };
+    // Trees that are kept as they are keep all of their times.
+    let is_changed = snapshots.iter().any(|snapshot| snapshot.is_changed);
+    let times_kept = if is_changed { build.times_kept } else { u8::MAX };
+    let build = shale_write::Options { times_kept, ..build };
     let mut file: &File = output.file();
     let assembled =
         shale_write::assemble(&mut copier, &mut file, &build, (image_id, history), progress)?;
-    let trees = assembled.tree_digests.iter().enumerate();
-    let trees: Vec<_> =
-        trees.map(|(number, digest)| (SnapshotChoice::Index(number), *digest)).collect();
+    let plan = copier.into_plan();
+    let digests = assembled.tree_digests;
     let compare = |again, report: &Report| {
-        verify_trees(again, report, &trees, &options.build, &options.cancel, progress)
+        let image = open_again(again, report, &options.build)?;
+        let content_bytes = compare(&plan, &image, options, progress)?;
+        let how = (&options.cancel, progress);
+        let entries = verify_trees(&image, report, &digests, &options.build, how)?;
+        Ok(VerifyReport {
+            contents: plan.content_count(),
+            content_bytes,
+            entries,
+            frames_decoded: image.counters().snapshot().frames_decoded,
+        })
     };
     let report = finish(output, path, assembled.report, compare, options, progress)?;
     Ok(AssembleReport {
         snapshots: snapshots.len(),
         source_bytes: images.iter().map(|image| image.len()).sum(),
-        dropped_frames: copier.dropped_frames(),
-        equal_contents: copier.equal_contents(),
+        dropped_frames: plan.dropped_frames(),
+        equal_contents: plan.equal_contents(),
+        compared_contents: plan.compared_contents(),
         build: report.build,
         verified: report.verified,
         parity: report.parity,
@@ -152,8 +172,11 @@ fn check_snapshots(snapshots: &[Snapshot]) -> Result<(), Error> {
     }
 }
 
-/// The times that a snapshot keeps: those that any of its trees keeps.
-fn times_kept(snapshot: &Snapshot) -> u8 {
+/// The times that a snapshot keeps: those that any of its trees keeps, or those of the options.
+fn times_kept(snapshot: &Snapshot, options: &CreateOptions) -> u8 {
+    if snapshot.is_changed {
+        return options.build.times_kept;
+    }
     snapshot.parts.iter().fold(0, |kept, part| kept | part.tree.snapshot().times_kept)
 }
 
@@ -163,7 +186,8 @@ fn claims(
     offsets: &Offsets,
     options: &CreateOptions,
 ) -> Result<Option<Claims>, Error> {
-    if !options.replace || snapshot.parts.len() < 2 {
+    let added = snapshot.is_changed && options.pseudo.is_some();
+    if !options.replace || snapshot.parts.len() + usize::from(added) < 2 {
         return Ok(None);
     }
     let joined = joined(snapshot, None, offsets, options)?;
@@ -171,6 +195,19 @@ fn claims(
 }
 
 /// The trees of a snapshot as one source. Contents have the numbers of [`Offsets`].
+fn source(
+    snapshot: &Snapshot,
+    claims: Option<&Claims>,
+    offsets: &Offsets,
+    options: &CreateOptions,
+) -> Result<Box<dyn EntrySource>, Error> {
+    let joined = joined(snapshot, claims, offsets, options)?;
+    Ok(match snapshot.is_changed {
+        true => without_empty(joined, options),
+        false => Box::new(joined),
+    })
+}
+
 fn joined(
     snapshot: &Snapshot,
     claims: Option<&Claims>,
@@ -179,8 +216,13 @@ fn joined(
 ) -> Result<Joined, Error> {
     let mut parts = Vec::with_capacity(snapshot.parts.len());
     for part in &snapshot.parts {
-        let source = held(part.tree.clone(), &Choose::default(), offsets.of(part.image).start)?;
+        let changes = snapshot.is_changed.then_some(options);
+        let first = offsets.of(part.image).start;
+        let source = copied(part.tree.clone(), &part.prefix, first, changes)?;
         parts.push(Part { source, prefix: part.prefix.clone(), is_tree: false });
+    }
+    if snapshot.is_changed {
+        parts.extend(added(options)?);
     }
     let joined = Joined::new(parts, options.replace);
     Ok(match claims {

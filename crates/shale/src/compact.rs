@@ -31,7 +31,7 @@ pub fn compact(
         let tree = image.tree(&SnapshotChoice::Index(number))?;
         let name = tree.snapshot().name.clone();
         let parts = vec![SnapshotPart { image: 0, tree, prefix: Vec::new() }];
-        snapshots.push(Snapshot { name, parts });
+        snapshots.push(Snapshot { name, parts, is_changed: false });
     }
     let mut lines = history(image)?;
     let label = lines.last().and_then(|last| last.split_once(" label=")).map(|(_, label)| label);

@@ -38,12 +38,64 @@ pub enum Error {
         /// The source.
         path: PathBuf,
     },
+    /// All tags were asked for of something that has none.
+    #[error(
+        "{} is neither an OCI image layout nor an archive of `docker save`, so it has no tags",
+        path.display()
+    )]
+    NoTags {
+        /// The source.
+        path: PathBuf,
+    },
     /// Nothing can be appended to the image.
     #[error("cannot append to {}: {what}", path.display())]
     NotAppendable {
         /// The file of the image.
         path: PathBuf,
         /// Why.
+        what: String,
+    },
+    /// No thin image can be made over this base.
+    #[error("{base} cannot be the base of a thin image: {what}")]
+    NotBase {
+        /// The base.
+        base: String,
+        /// Why.
+        what: String,
+    },
+    /// The image is not thin.
+    #[error("{image} is not a thin image: all of it is in its file")]
+    NotThin {
+        /// The image.
+        image: String,
+    },
+    /// The thin image is of another base.
+    #[error(
+        "{thin} does not continue {base}, but the image of {base_len} bytes with the identity \
+         {identity}: {why}"
+    )]
+    OtherBase {
+        /// The thin image.
+        thin: String,
+        /// The base that was given.
+        base: String,
+        /// Identity of the base that is wanted.
+        identity: shale_read::Identity,
+        /// Bytes of the base that is wanted.
+        base_len: u64,
+        /// Why the base that was given is another.
+        why: String,
+    },
+    /// The image cannot be split in this way.
+    #[error("the image was not split: {what}")]
+    Split {
+        /// Why.
+        what: String,
+    },
+    /// A file whose bytes are copied is damaged.
+    #[error("damaged: {what}; nothing was written")]
+    Damaged {
+        /// What is damaged, and how that was found.
         what: String,
     },
     /// More snapshots than an image can have.
@@ -59,6 +111,14 @@ pub enum Error {
     NotFile {
         /// The output.
         path: PathBuf,
+    },
+    /// A bundle cannot begin with this file.
+    #[error("{} cannot be the runtime of a bundle: {what}", path.display())]
+    Runtime {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        what: String,
     },
     /// The image could not be read.
     #[error(transparent)]
@@ -103,8 +163,7 @@ impl Error {
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(E) -> Self {
-        let io = shale_host::Error::io(action, path);
-        move |error| Self::Host(io(error))
+        shale_host::Error::io_as(action, path)
     }
 
     /// What the error means to a caller.
@@ -125,6 +184,7 @@ impl Error {
                 }
             }
             Self::Rule(_) => ErrorKind::Misuse,
+            Self::Damaged { .. } => ErrorKind::Damage,
             Self::Read(error) if error.is_corrupt() => ErrorKind::Damage,
             _ => ErrorKind::Failed,
         }

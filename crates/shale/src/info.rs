@@ -10,6 +10,7 @@ use shale_format::root::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale_format::{Category, SectionType};
 use shale_read::Image;
 use shale_table::Table;
+use shale_write::STREAMS_WORD;
 
 use crate::error::Error;
 
@@ -64,6 +65,9 @@ pub struct Info {
     pub sections: Vec<SectionGroup>,
     /// History of the image: a line for each build.
     pub history: Vec<String>,
+    /// Compressed streams that are rebuilt, by the kind of container that they were found in, as
+    /// the builds counted them.
+    pub streams: Vec<StreamGroup>,
     /// The parity in the image.
     pub parity: Option<ParityInfo>,
     /// Public keys of the signatures in the image, in hexadecimal. They are not verified.
@@ -212,6 +216,8 @@ pub fn info(image: &Image) -> Result<Info, Error> {
         group.read_bytes_mean = mean(group.decoded, group.plain_bytes);
     }
     let contents = image.content_count();
+    let counts_streams = |line: &String| line.split(' ').next() == Some(STREAMS_WORD);
+    let (counted, history) = history(image)?.into_iter().partition::<Vec<_>, _>(counts_streams);
     Ok(Info {
         format_version: format!("{}.{}", superblock.version_major, superblock.version_minor),
         identity: image.identity()?.map(|(_, identity)| identity.to_string()),
@@ -240,7 +246,8 @@ pub fn info(image: &Image) -> Result<Info, Error> {
         categories: categories.into_values().collect(),
         tables: tables(image)?,
         sections: sections(image)?,
-        history: history(image)?,
+        history,
+        streams: streams_of(&counted),
         parity: shale_check::parity_facts(image)?.map(|facts| ParityInfo {
             sections: facts.sections,
             stored_bytes: facts.stored_bytes,
@@ -327,12 +334,42 @@ fn tables(image: &Image) -> Result<Vec<TableInfo>, Error> {
     Ok(infos)
 }
 
+/// Compressed streams of one kind of container.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct StreamGroup {
+    /// What they were found in.
+    pub container: String,
+    /// How many.
+    pub streams: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes that they hold.
+    pub plain_bytes: u64,
+}
+
 impl Info {
     /// The label that the last build gave the image: the rest of its line of the history.
     pub fn label(&self) -> Option<&str> {
         let (_, label) = self.history.last()?.split_once(" label=")?;
         Some(label)
     }
+}
+
+/// Sums up the lines of the history that count streams. What is not as a build writes it counts
+/// nothing.
+fn streams_of(lines: &[String]) -> Vec<StreamGroup> {
+    let mut groups: BTreeMap<String, StreamGroup> = BTreeMap::new();
+    for word in lines.iter().flat_map(|line| line.split(' ').skip(1)) {
+        let Some((name, numbers)) = word.split_once('=') else { continue };
+        let numbers: Vec<u64> = numbers.split(',').filter_map(|n| n.parse().ok()).collect();
+        let [streams, bytes, plain_bytes] = numbers[..] else { continue };
+        let group = groups.entry(name.to_owned()).or_default();
+        name.clone_into(&mut group.container);
+        group.streams = group.streams.saturating_add(streams);
+        group.bytes = group.bytes.saturating_add(bytes);
+        group.plain_bytes = group.plain_bytes.saturating_add(plain_bytes);
+    }
+    groups.into_values().collect()
 }
 
 /// The lines of all history sections, oldest first. A section of unusual length is left out.

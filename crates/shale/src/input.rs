@@ -12,6 +12,7 @@ pub(crate) mod choose; // which entries are taken
 mod follow; // links as what they lead to
 mod pipe; // what comes through a pipe
 mod image; // an image of ShaleFS as a source
+mod copied; // a tree whose contents are copied as they are stored
 mod single; // a file that is no archive
 pub(crate) mod open; // all of it as one source
 
@@ -21,6 +22,7 @@ pub use choose::{Choose, Decision, Listed};
 pub use described::{Input, InputKind};
 pub use pseudo::Pseudo;
 
+pub(crate) use copied::{added, copied};
 pub(crate) use image::held;
 pub(crate) use join::{Claims, Joined, Part, join};
 pub(crate) use open::without_empty;

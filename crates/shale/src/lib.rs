@@ -34,9 +34,15 @@ mod survey; // what a build would take
 mod create; // sources into an image
 mod contents; // digests and holes of contents
 mod append; // one more snapshot in an image
+mod thin; // an append in a file of its own, and both as one
+mod split; // an image in parts
+mod tags; // images of containers, a snapshot a tag
 mod assemble; // what images hold, as a new image
 mod compact; // an image with some of its snapshots only
 mod merge; // several images as one
+mod rewrite; // other names and metadata
+mod oci; // snapshots as images of containers
+mod bundle; // an executable and an image in one file
 mod retention; // which snapshots are kept
 mod verify; // the image against what was read from the source
 mod info; // counts and sizes
@@ -45,17 +51,25 @@ pub mod dump; // any structure with its fields
 
 pub use append::{AppendOptions, AppendReport, append};
 pub use assemble::AssembleReport;
+pub use bundle::{BundleOptions, Runtime, bundle, warm_len};
 pub use compact::compact;
 pub use create::{CreateReport, create};
 pub use dump::dump;
 pub use error::{Error, error_kind};
-pub use info::{Bounds, FrameGroup, Info, ParityInfo, SectionGroup, SnapshotInfo, TableInfo, info};
+pub use info::{
+    Bounds, FrameGroup, Info, ParityInfo, SectionGroup, SnapshotInfo, StreamGroup, TableInfo, info,
+};
 pub use input::{Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, Listed, Pseudo};
 pub use merge::{MergePart, merge};
+pub use oci::{OciOptions, OciOutput, OciReport, export_oci};
 pub use options::{Container, CreateOptions, Password};
 pub use retention::{Fate, Retention};
+pub use rewrite::rewrite;
+pub use split::{SplitReport, split};
 pub use states::{SnapshotFacts, snapshot_facts};
 pub use survey::survey;
+pub use tags::{TagReport, append_tags, create_tags};
+pub use thin::{ThinBase, ThinReport, WholeOptions, WholeReport, create_thin, over, patch, whole};
 pub use verify::{VerifyReport, verify};
 
 pub use shale_check::{

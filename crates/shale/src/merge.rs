@@ -62,7 +62,7 @@ pub fn merge(
                 let tree = image.tree(&SnapshotChoice::Index(number))?;
                 let name = tree.snapshot().name.clone();
                 let parts = vec![SnapshotPart { image: index, tree, prefix: Vec::new() }];
-                snapshots.push(Snapshot { name, parts });
+                snapshots.push(Snapshot { name, parts, is_changed: false });
             }
         }
     } else {
@@ -71,10 +71,35 @@ pub fn merge(
             let tree = part.image.tree(&part.snapshot)?;
             trees.push(SnapshotPart { image: index, tree, prefix: part.prefix.clone() });
         }
-        snapshots.push(Snapshot { name: options.build.snapshot_name.clone(), parts: trees });
+        let name = options.build.snapshot_name.clone();
+        snapshots.push(Snapshot { name, parts: trees, is_changed: false });
     }
+    let mut text = histories(&images)?;
+    let label = label(options);
+    text += &shale_write::history("merge", &format!("parts={}{label}", parts.len()));
+    assemble(&images, &snapshots, &text, path, options, progress)
+}
+
+/// The label of the options, as it ends a line of the history.
+pub(crate) fn label(options: &CreateOptions) -> String {
     let mut text = String::new();
-    for image in &images {
+    for c in options.build.label.iter().flat_map(|label| label.chars()) {
+        match c {
+            '\\' => text.push_str("\\\\"),
+            c if c.is_control() => text.extend(c.escape_default()),
+            c => text.push(c),
+        }
+    }
+    if options.build.label.is_some() { format!(" label={text}") } else { text }
+}
+
+/// The lines of the histories of all images, each distinct one once.
+///
+/// # Errors
+/// An image cannot be read.
+pub(crate) fn histories(images: &[Arc<Image>]) -> Result<String, Error> {
+    let mut text = String::new();
+    for image in images {
         for line in history(image)? {
             if text.len() + line.len() < HISTORY_LEN_MAX && !text.lines().any(|had| had == line) {
                 text.push_str(&line);
@@ -82,8 +107,5 @@ pub fn merge(
             }
         }
     }
-    let label = options.build.label.as_ref();
-    let label = label.map_or(String::new(), |label| format!(" label={label}"));
-    text += &shale_write::history("merge", &format!("parts={}{label}", parts.len()));
-    assemble(&images, &snapshots, &text, path, options, progress)
+    Ok(text)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use shale_host::Cancel;
+use shale_read::files::Bases;
 
 use crate::input::{Adjust, Choose, Pseudo};
 
@@ -70,6 +71,8 @@ pub struct CreateOptions {
     pub adjust: Adjust,
     /// Entries that are added to the inputs, and metadata of single entries.
     pub pseudo: Option<Arc<Pseudo>>,
+    /// Where the bases of thin images among the inputs are, besides the directories of these.
+    pub bases: Bases,
     /// Read the image back and compare it with the source before it gets its name.
     pub verify: bool,
     /// Parity for each million bytes of the image; 0 for none.
@@ -97,6 +100,7 @@ impl CreateOptions {
         choose: Choose,
         adjust: Adjust,
         pseudo: Option<Arc<Pseudo>>,
+        bases: Bases,
         verify: bool,
         parity_ppm: u32,
         replace: bool,
@@ -118,6 +122,7 @@ impl Default for CreateOptions {
             choose: Choose::default(),
             adjust: Adjust::default(),
             pseudo: None,
+            bases: Bases::default(),
             verify: true,
             parity_ppm: 0,
             replace: false,

@@ -1,8 +1,13 @@
 //! Tells what a build would pack, without packing anything.
 
+use std::collections::HashMap;
+use std::io::Read;
 use std::sync::{Arc, PoisonError};
 
 use shale_host::Progress;
+use shale_model::Content;
+use shale_write::level::Level;
+use shale_write::{Container, SNIFF_LEN, is_taken_apart};
 
 use crate::error::Error;
 use crate::input::choose::{Decision, Record};
@@ -24,13 +29,49 @@ pub fn survey(
     options.choose.record = Some(Arc::clone(&record));
     // Conflicts do not change what the rules do.
     options.replace = true;
+    let recompress = options.build.recompress;
+    let level = Level::find(options.build.level);
+    let recompress = recompress.unwrap_or_else(|| level.is_some_and(|level| level.recompress));
+    let mut opens = HashMap::new();
     let mut source = open::open(sources, Vec::new(), &options, progress)?;
-    while source.next_entry()?.is_some() {
+    while let Some(entry) = source.next_entry()? {
         options.cancel.check()?;
+        if recompress && let Some(container) = container_of(entry.content, entry.metadata.len) {
+            opens.insert(entry.path, container);
+        }
     }
     drop((source, options));
     let mut decisions = std::mem::take(&mut *record.lock().unwrap_or_else(PoisonError::into_inner));
     decisions.sort_unstable();
     decisions.dedup();
+    for decision in decisions.iter_mut().filter(|decision| decision.is_taken) {
+        decision.opens = opens.get(&decision.path).copied();
+    }
     Ok(decisions)
+}
+
+/// What the file of this length is, if streams are looked for in it. A file that cannot be read is
+/// none: the build will say what is wrong with it.
+fn container_of(content: Content, len: u64) -> Option<Container> {
+    let mut first = Vec::new();
+    match content {
+        Content::Bytes(bytes) => first = bytes,
+        Content::Reader { reader, holes } if holes.is_empty() => {
+            reader.take(SNIFF_LEN as u64).read_to_end(&mut first).ok()?;
+        }
+        Content::File(file) => {
+            let mut file = file.open().ok()?;
+            first.resize(SNIFF_LEN, 0);
+            let mut filled = 0;
+            while filled < SNIFF_LEN {
+                match file.read_at(filled as u64, &mut first[filled..]).ok()? {
+                    0 => break,
+                    read_len => filled += read_len,
+                }
+            }
+            first.truncate(filled);
+        }
+        Content::None | Content::Reader { .. } | Content::Held(_) => {}
+    }
+    is_taken_apart(len, &first)
 }

@@ -8,7 +8,7 @@
 //! the digests in the report and caches, which stay within a share of the memory of the build.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -57,23 +57,40 @@ pub fn verify(
     cancel: &Cancel,
     progress: &dyn Progress,
 ) -> Result<VerifyReport, Error> {
-    let newest = [(SnapshotChoice::Newest, report.tree_digest)];
-    verify_trees(source, report, &newest, build, cancel, progress)
+    let image = open_again(source, report, build)?;
+    let tree = image.tree(&SnapshotChoice::Newest).map_err(unreadable)?;
+    let verifier = Verifier::new(&image, report, cancel, progress);
+    let contents = report.content_digests.len() as u64;
+    progress.found(contents, verifier.total().map_err(unreadable)?);
+    let threads = thread_count(build.threads);
+    let entries = std::thread::scope(|scope| {
+        let workers = threads::start(scope, threads - 1, || || verifier.small_contents());
+        let entries = verifier.tree(&tree, &report.tree_digest);
+        verifier.small_contents();
+        workers.into_iter().for_each(threads::join);
+        entries
+    });
+    verifier.large_contents(threads);
+    let content_bytes = verifier.bytes.load(Ordering::Relaxed);
+    verifier.end()?;
+    Ok(VerifyReport {
+        contents,
+        content_bytes,
+        entries,
+        frames_decoded: image.counters().snapshot().frames_decoded,
+    })
 }
 
-/// Like [`verify`], with the digests of several trees.
+/// Opens the image in `source` again, and compares its length, identity and number of contents with
+/// the `report` of its build.
 ///
 /// # Errors
-/// As [`verify`].
-pub(crate) fn verify_trees(
+/// [`Error::Verify`] if anything differs or cannot be read.
+pub(crate) fn open_again(
     source: Arc<dyn ByteSource>,
     report: &Report,
-    trees: &[(SnapshotChoice, TreeDigest)],
     build: &shale_write::Options,
-    cancel: &Cancel,
-    progress: &dyn Progress,
-) -> Result<VerifyReport, Error> {
-    let unreadable = |error: ReadError| Error::Verify { what: error.to_string() };
+) -> Result<Arc<Image>, Error> {
     let found_len = source.len();
     if found_len != report.image_bytes {
         return fail(format!("it is {found_len} bytes, {} were written", report.image_bytes));
@@ -90,40 +107,43 @@ pub(crate) fn verify_trees(
     if found != expected {
         return fail(format!("it has {found} contents, {expected} were written"));
     }
-    let trees: Vec<(Tree, TreeDigest)> = trees
-        .iter()
-        .map(|(snapshot, digest)| Ok((image.tree(snapshot).map_err(unreadable)?, *digest)))
-        .collect::<Result<_, Error>>()?;
-    let verifier = Verifier {
-        image: &image,
-        report,
-        cancel,
-        progress,
-        next: AtomicU64::new(report.first_content),
-        bytes: AtomicU64::new(0),
-        failed: AtomicBool::new(false),
-        failure: Mutex::new(None),
+    Ok(image)
+}
+
+/// Compares the trees of an image with their digests, with several threads. Returns the number of
+/// entries. Contents count by the digests of the `report`.
+///
+/// # Errors
+/// [`Error::Verify`] if anything differs or cannot be read; cancellation.
+pub(crate) fn verify_trees(
+    image: &Arc<Image>,
+    report: &Report,
+    digests: &[TreeDigest],
+    build: &shale_write::Options,
+    (cancel, progress): (&Cancel, &dyn Progress),
+) -> Result<u64, Error> {
+    let verifier = Verifier::new(image, report, cancel, progress);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut entries = 0;
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(digest) = digests.get(number).filter(|_| !verifier.is_over()) else {
+                return entries;
+            };
+            match image.tree(&SnapshotChoice::Index(number)) {
+                Ok(tree) => entries += verifier.tree(&tree, digest),
+                Err(error) => verifier.fail(error.to_string()),
+            }
+        }
     };
-    progress.found(contents, verifier.total().map_err(unreadable)?);
-    let threads = thread_count(build.threads);
-    let entries = std::thread::scope(|scope| {
-        let workers = threads::start(scope, threads - 1, || || verifier.small_contents());
-        let entries = trees.iter().map(|(tree, digest)| verifier.tree(tree, digest)).sum();
-        verifier.small_contents();
-        workers.into_iter().for_each(threads::join);
-        entries
-    });
-    verifier.large_contents(threads);
-    cancel.check()?;
-    if let Some(what) = verifier.failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
-        return fail(what);
-    }
-    Ok(VerifyReport {
-        contents,
-        content_bytes: verifier.bytes.into_inner(),
-        entries,
-        frames_decoded: image.counters().snapshot().frames_decoded,
-    })
+    let entries = threads::run(thread_count(build.threads).min(digests.len()), work);
+    verifier.end()?;
+    Ok(entries.into_iter().sum())
+}
+
+pub(crate) fn unreadable(error: ReadError) -> Error {
+    Error::Verify { what: error.to_string() }
 }
 
 /// Bounds the caches by the memory that the build may use, or that the system allows.
@@ -138,7 +158,7 @@ fn within(build: &shale_write::Options, options: Options) -> Options {
     options.cache_bytes_max(frames).page_cache_bytes_max(pages)
 }
 
-fn fail<T>(what: String) -> Result<T, Error> {
+pub(crate) fn fail<T>(what: String) -> Result<T, Error> {
     Err(Error::Verify { what })
 }
 
@@ -153,7 +173,34 @@ struct Verifier<'a> {
     failure: Mutex<Option<String>>,
 }
 
-impl Verifier<'_> {
+impl<'a> Verifier<'a> {
+    fn new(
+        image: &'a Arc<Image>,
+        report: &'a Report,
+        cancel: &'a Cancel,
+        progress: &'a dyn Progress,
+    ) -> Self {
+        Self {
+            image,
+            report,
+            cancel,
+            progress,
+            next: AtomicU64::new(report.first_content),
+            bytes: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// Ends the run with its first failure, if there is one.
+    fn end(self) -> Result<(), Error> {
+        self.cancel.check()?;
+        match self.failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            Some(what) => fail(what),
+            None => Ok(()),
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.failed.load(Ordering::Relaxed) || self.cancel.is_cancelled()
     }

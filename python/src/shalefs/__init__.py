@@ -21,13 +21,15 @@ engine = "pure" if _native is None else "native"
 
 
 def open(source, snapshot=None, expect=None, cache_bytes=64 << 20,  # noqa: A001 (a verb of its own)
-         storage_options=None) -> FileSystem:
+         storage_options=None, base=None) -> FileSystem:
     """Opens an image: a path, a URL, the bytes of one (bytearray, memoryview), or a seekable binary file object.
 
     URLs are those that fsspec knows (`https://`, `s3://`, ...), with its `storage_options`. Only what is used is
     fetched.
     `snapshot` is a name, a number from 0, "#NUMBER", "latest" (default), or a time in UTC such as "2026-11-22" or
     "2026-11-22T10:00", which means the newest snapshot not after it. With `expect`, an identity in hexadecimal, every
-    byte is verified against it. Raises NotAnImageError, UnsupportedError, DamagedError or IdentityError.
+    byte is verified against it. `base` is the base of a thin image: a path, a directory that holds it, a URL or bytes;
+    it is also looked for beside the thin image, as the other parts of a split image are beside the first.
+    Raises NotAnImageError, UnsupportedError, DamagedError or IdentityError.
     """
-    return FileSystem(source, snapshot, expect, cache_bytes, storage_options)
+    return FileSystem(source, snapshot, expect, cache_bytes, storage_options, base)

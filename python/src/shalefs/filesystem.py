@@ -13,10 +13,12 @@ import stat as stat_module
 import time
 import weakref
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from urllib.parse import quote, unquote_to_bytes
 
 from . import errors
 from ._engine import open_image
 from ._pure.source import BytesSource, FileSource, ObjectSource, UrlSource
+from ._pure.thin import Finder, gather
 from ._pure.utc import utc_period
 
 PathType = Union[str, bytes, "os.PathLike[str]"]
@@ -58,24 +60,63 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
+def _path_finder(path):
+    path = os.fsencode(path)
+
+    def beside(name):
+        found = os.path.join(os.path.dirname(path), name)
+        return FileSource(found), _path_finder(found)
+
+    return Finder(os.path.basename(path), beside)
+
+
+def _url_finder(url, options):
+    folder, _, last = re.split(r"[?#]", url)[0].rpartition("/")
+    is_web = url.lower().startswith(("http:", "https:"))
+
+    def beside(name):
+        found = f"{folder}/{quote(name) if is_web else os.fsdecode(name)}"
+        return UrlSource(found, options), _url_finder(found, options)
+
+    return Finder(unquote_to_bytes(last) if is_web else os.fsencode(last), beside)
+
+
+def _opener(base, options):
+    """A function that opens the base, or the file of a name in it if it is a directory."""
+    def open_base(name):
+        if isinstance(base, str) and _URL.match(base):
+            return UrlSource(base, options), _url_finder(base, options)
+        if isinstance(base, (bytearray, memoryview)):
+            return BytesSource(base), None
+        path = os.fsencode(base)
+        if os.path.isdir(path):
+            path = os.path.join(path, name)
+        return FileSource(path), _path_finder(path)
+
+    return open_base
+
+
 class FileSystem:
     """A snapshot of an image. Reads are safe for threads; pickling and forks reopen the image on the other side."""
 
     def __init__(self, source, snapshot=None, expect: Optional[str] = None, cache_bytes: int = 64 << 20,
-                 storage_options: Optional[dict] = None):
-        self._arguments = (source, snapshot, expect, cache_bytes, storage_options)
+                 storage_options: Optional[dict] = None, base=None):
+        self._arguments = (source, snapshot, expect, cache_bytes, storage_options, base)
         self._before_fork = None
         self._reopen()
         _open.add(self)
 
     def _reopen(self):
-        source, snapshot, expect, cache_bytes, storage_options = self._arguments
+        source, snapshot, expect, cache_bytes, storage_options, base = self._arguments
+        finder = None
         if isinstance(source, str) and _URL.match(source):
             opened = UrlSource(source, storage_options)
+            finder = _url_finder(source, storage_options)
         elif storage_options is not None:
             raise ValueError("storage_options are for URLs")
         elif isinstance(source, (str, bytes, os.PathLike)):
             opened = FileSource(source)
+            finder = _path_finder(source)
         elif isinstance(source, (bytearray, memoryview)):
             opened = BytesSource(source)
         elif hasattr(source, "read_at"):
@@ -83,6 +124,7 @@ class FileSystem:
         else:
             opened = ObjectSource(source)
         try:
+            opened = gather(opened, finder, [_opener(base, storage_options)] if base is not None else [])
             image = open_image(opened, expect, cache_bytes)
             index = self._choose([bytes(name) for name in image.snapshots], snapshot)
             self._now = opened, image, index, image.tree(index)

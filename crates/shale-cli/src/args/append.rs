@@ -42,6 +42,10 @@ pub struct Append {
     /// Wait while another process writes to the image.
     #[arg(long)]
     pub wait: bool,
+    /// Do not note what the new data is like. The next append then decodes all of it to find what
+    /// it can share.
+    #[arg(long)]
+    pub no_append_index: bool,
     /// Do not add parity for the new part of an image that has parity.
     #[arg(long)]
     pub drop_parity: bool,

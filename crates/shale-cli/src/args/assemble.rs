@@ -92,7 +92,8 @@ pub struct Forget {
 #[command(after_help = "Examples:\n  \
       shale merge a.shale=/a b.shale=/b -o both.shale            each below a directory\n  \
       shale merge part-*.shale -o whole.shale                    parts of one tree\n  \
-      shale merge 2025.shale 2026.shale --snapshots -o all.shale   all snapshots of both")]
+      shale merge 2025.shale 2026.shale --snapshots -o all.shale   all snapshots of both\n  \
+      shale merge --thick monday.shale -o whole.shale            a thin image and its base")]
 pub struct Merge {
     /// The images: their newest snapshots, or IMAGE@SNAPSHOT. IMAGE=/PREFIX puts a tree below a
     /// path of the new one. A path in several trees is an error without --replace.
@@ -101,6 +102,11 @@ pub struct Merge {
     /// The image to write.
     #[arg(short, long, value_name = "IMAGE")]
     pub output: PathBuf,
+    /// Join one thin image with its base, byte for byte: the new image has all snapshots and the
+    /// identity of the thin one, and needs no base.
+    #[arg(long, conflicts_with_all = ["snapshots", "replace", "snapshot", "label", "parity",
+        "pad"])]
+    pub thick: bool,
     /// Keep all snapshots of all images, one after the other, instead of making one tree.
     #[arg(long, conflicts_with_all = ["replace", "snapshot"])]
     pub snapshots: bool,

@@ -29,6 +29,10 @@ pub struct Create {
     /// The image to write; `-` is standard output.
     #[arg(short, long, value_name = "IMAGE")]
     pub output: PathBuf,
+    /// With --base, read all files of directories, also those whose length and modification time
+    /// are those of the base.
+    #[arg(long)]
+    pub checksum: bool,
     /// What becomes of the output.
     #[command(flatten)]
     pub target: Target,
@@ -89,8 +93,8 @@ pub struct How {
     /// Codec and settings to use instead of the level's: zstd:19, lzma:9e, lz4, stored.
     ///
     /// A leading category limits the option to this kind of data, such as text=lzma:9,lc=4,pb=0;
-    /// the option can be repeated. The categories are generic, text, code, array and
-    /// incompressible.
+    /// the option can be repeated. The categories are generic, text, code, audio, sensor,
+    /// array and incompressible.
     #[arg(short = 'C', long, value_name = "[CATEGORY=]CODEC[:SETTINGS]")]
     pub codec: Vec<String>,
     /// Order of file contents in the image, instead of the level's.
@@ -109,14 +113,15 @@ pub struct How {
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub frame_size: Option<u64>,
     /// Store what is in gzip, zip (also wheels, jars and office documents), PDF and git files
-    /// instead of their compressed bytes, which are rebuilt bit for bit when they are read.
+    /// instead of their compressed bytes, which are rebuilt bit for bit when they are read
+    /// (default: on from level 7).
     ///
     /// Such trees become two to five times smaller. They take as long to pack as their unpacked
-    /// files, and reading them takes the time to compress them. Applies to files of at most 32 MiB;
-    /// inside of archives, of 1 MiB.
+    /// files, and reading them takes the time to compress them. Applies to files of at most 32 MiB,
+    /// and to files in tar archives.
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
-        default_value = "off", default_missing_value = "on")]
-    pub recompress: Switch,
+        default_missing_value = "on")]
+    pub recompress: Option<Switch>,
     /// Do not read the image back and compare it with the source.
     #[arg(long)]
     pub no_verify: bool,
@@ -144,6 +149,11 @@ pub struct How {
     /// after the colon.
     #[arg(long, value_name = "TAG", help_heading = "Container images")]
     pub tag: Option<String>,
+    /// Pack every tag of the container images in SOURCE, each as a snapshot with its name, in the
+    /// order in which SOURCE lists them.
+    #[arg(long, conflicts_with_all = ["tag", "container_files", "snapshot"],
+        help_heading = "Container images")]
+    pub all_tags: bool,
     /// The platform of the container image to pack, if SOURCE has several, such as linux/arm64.
     #[arg(long, value_name = "OS/ARCH", help_heading = "Container images")]
     pub platform: Option<String>,

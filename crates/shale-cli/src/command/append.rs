@@ -33,13 +33,14 @@ pub fn run(args: &Append, say: &Say) -> anyhow::Result<Exit> {
         None => added(&args.add)?,
     };
     read_stdin_once(&inputs, how)?;
-    let mut create = options(&args.image, how)?;
+    let mut create = options(&args.image, how)?.bases(open::bases(say));
     if how.input.filter_dry_run {
         return dry_run(&inputs, &create, say);
     }
     if how.snapshot.is_none() {
         create.build.snapshot_name = time::snapshot_name()?.into_bytes();
     }
+    create.build.append_index = !args.no_append_index;
     let mut removes = Rules::default();
     for pattern in &args.remove {
         removes.exclude(text::bytes(pattern)).map_err(Misuse::of)?;

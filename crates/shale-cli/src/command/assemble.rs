@@ -83,6 +83,20 @@ pub fn show(
     took: Duration,
     say: &Say,
 ) -> anyhow::Result<Exit> {
+    show_as(report, "", output, took, say)
+}
+
+/// As [`show`]. `what` is said of how the image was made, if it is not empty.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn show_as(
+    report: &AssembleReport,
+    what: &str,
+    output: &Path,
+    took: Duration,
+    say: &Say,
+) -> anyhow::Result<Exit> {
     let build = &report.build;
     for warning in &build.warnings {
         say.warn(warning);
@@ -98,6 +112,7 @@ pub fn show(
             "dropped_frames": report.dropped_frames,
             "contents": build.contents,
             "equal_contents": report.equal_contents,
+            "compared_contents": report.compared_contents,
             "parity": report.parity.as_ref().map(super::parity::as_json),
             "verified": report.verified.is_some(),
             "seconds": took.as_secs_f64(),
@@ -109,8 +124,9 @@ pub fn show(
             count => format!("{} snapshots", size::count(count as u64)),
         };
         say.line(format!(
-            "{}: {snapshots}, {} -> {}, {:.1} s{}",
+            "{}: {}{snapshots}, {} -> {}, {:.1} s{}",
             text::path(output),
+            if what.is_empty() { String::new() } else { format!("{what}, ") },
             size::show(report.source_bytes),
             size::show(build.image_bytes),
             took.as_secs_f64(),
@@ -128,6 +144,13 @@ pub fn show(
             size::count(build.contents),
             size::count(report.equal_contents),
         ));
+        if let Some(verified) = &report.verified {
+            say.detail(format!(
+                "  compared with the sources: {} frames as they are stored, {} entries",
+                size::count(build.frames),
+                size::count(verified.entries),
+            ));
+        }
     }
     Ok(if build.warnings.is_empty() { Exit::Done } else { Exit::Partial })
 }

@@ -12,7 +12,9 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::json;
 use shale::read::{Image, Options as ReadOptions, TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale::write::level::LEVEL_DEFAULT;
-use shale::write::{Category, Change, Options, Order, Problem, Report, Settings, WriteError};
+use shale::write::{
+    Category, Change, Options, Order, Problem, Report, Settings, StreamCounts, WriteError,
+};
 use shale::{
     Container, CreateOptions, CreateReport, Input, InputKind, Output, Password, PatientOutput,
     SourceError,
@@ -42,6 +44,7 @@ pub fn run(
     }
     read_stdin_once(inputs, how)?;
     let mut options = options(output, how)?
+        .bases(open::bases(say))
         .parity_ppm(target.parity.unwrap_or(0))
         .pad(target.pad)
         .overwrite(target.force);
@@ -116,7 +119,7 @@ pub fn unmatched<'o>(options: &'o CreateOptions, how: &How) -> Vec<&'o [u8]> {
 
 /// Gives a rewritten image as much parity as the old one has, and warns that signatures do not
 /// carry over.
-fn keep_parity(inputs: &[Input], target: &Target, options: &mut CreateOptions, say: &Say) {
+pub fn keep_parity(inputs: &[Input], target: &Target, options: &mut CreateOptions, say: &Say) {
     for input in inputs {
         let InputKind::Path(path) = &input.kind else { continue };
         let Ok(source) = open::source(path, say) else { continue };
@@ -182,6 +185,8 @@ pub fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::
             text::put_name(&mut object, "path", &decision.path);
             object.insert("taken".to_owned(), decision.is_taken.into());
             object.insert("reason".to_owned(), text::escape(&decision.reason).into());
+            let opens = decision.opens.map(shale::write::Container::name);
+            object.insert("taken_apart".to_owned(), opens.into());
             serde_json::Value::Object(object)
         });
         let all = all.collect::<Vec<_>>();
@@ -194,6 +199,9 @@ pub fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::
         out.extend_from_slice(text::escape(&decision.path).as_bytes());
         if decision.is_directory {
             out.push(b'/');
+        }
+        if let Some(container) = decision.opens {
+            out.extend_from_slice(format!("    (taken apart: {})", container.name()).as_bytes());
         }
         if !decision.reason.is_empty() {
             out.extend_from_slice(format!("    [{}]", text::escape(&decision.reason)).as_bytes());
@@ -354,7 +362,7 @@ pub fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             order,
             first,
             first_is_hot: how.hot.is_some(),
-            recompress: how.recompress == Switch::On,
+            recompress: how.recompress.map(|switch| switch == Switch::On),
             times_kept,
             skip_unreadable: how.skip_unreadable,
             strict: how.strict,
@@ -439,12 +447,13 @@ pub fn details(build: &Report, say: &Say) {
         size::show(build.zero_bytes),
         size::show(build.plain_bytes)
     ));
-    if build.streams > 0 {
+    for (container, counts) in &build.streams {
         say.detail(format!(
-            "  {} compressed streams of {} are stored as the {} that they hold",
-            size::count(build.streams),
-            size::show(build.stream_bytes),
-            size::show(build.stream_plain_bytes)
+            "  {} compressed streams of {} in {} are stored as the {} that they hold",
+            size::count(counts.streams),
+            size::show(counts.bytes),
+            container.name(),
+            size::show(counts.plain_bytes)
         ));
     }
     say.detail(format!(
@@ -485,6 +494,16 @@ fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
+/// Streams of one kind of container.
+fn streams_as_json(container: &str, counts: &StreamCounts) -> serde_json::Value {
+    json!({
+        "container": container,
+        "streams": counts.streams,
+        "stream_bytes": counts.bytes,
+        "stream_plain_bytes": counts.plain_bytes,
+    })
+}
+
 fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
     let build = &report.build;
     let (deciding, all) = cpu_seconds(build);
@@ -506,9 +525,15 @@ fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
         "duplicate_files": build.duplicate_files,
         "duplicate_bytes": build.duplicate_bytes,
         "segment_bytes": build.segment_bytes,
-        "streams": build.streams,
-        "stream_bytes": build.stream_bytes,
-        "stream_plain_bytes": build.stream_plain_bytes,
+        "streams": build.streams.iter().map(|(_, counts)| counts.streams).sum::<u64>(),
+        "stream_bytes": build.streams.iter().map(|(_, counts)| counts.bytes).sum::<u64>(),
+        "stream_plain_bytes":
+            build.streams.iter().map(|(_, counts)| counts.plain_bytes).sum::<u64>(),
+        "streams_by_container": build
+            .streams
+            .iter()
+            .map(|(container, counts)| streams_as_json(container.name(), counts))
+            .collect::<Vec<_>>(),
         "hole_bytes": build.hole_bytes,
         "zero_bytes": build.zero_bytes,
         "plain_bytes": build.plain_bytes,

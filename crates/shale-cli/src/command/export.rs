@@ -31,6 +31,9 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
             "refusing to write an archive to a terminal; redirect standard output or name a file";
         bail!(Misuse(what.to_owned()));
     }
+    if args.format == Some(FormatChoice::Oci) {
+        return super::export_oci::run(args, say);
+    }
     let (format, compression) = format(args)?;
     let mut options = Options::default();
     if let Some(cache) = args.cache {
@@ -102,9 +105,14 @@ fn format(args: &Export) -> anyhow::Result<(ExportFormat, Option<StreamFormat>)>
         (Some(FormatChoice::Mtree), _) => ExportFormat::Mtree,
         (Some(FormatChoice::Zip), _) => ExportFormat::Zip,
         (Some(FormatChoice::Squashfs), _) => ExportFormat::Squashfs,
+        (Some(FormatChoice::Oci), _) => bail!(Misuse("oci is a format of its own".to_owned())),
+        (Some(FormatChoice::Erofs), _) => ExportFormat::Erofs,
+        (Some(FormatChoice::Iso), _) => ExportFormat::Iso,
+        (Some(FormatChoice::Sevenz), _) => ExportFormat::Sevenz,
         (None, Some((format, _))) => format,
         (None, None) => bail!(Misuse(format!(
-            "cannot tell the format from the name {}; use --format tar, cpio, zip, squashfs or mtree",
+            "cannot tell the format from the name {}; use --format tar, cpio, zip, 7z, squashfs, \
+             erofs, iso, mtree or oci",
             text::path(&args.output)
         ))),
     };

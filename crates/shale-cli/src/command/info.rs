@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use shale::Info;
+use shale::read::files::{BaseFacts, Gathered};
 use shale::read::{Options, Tree};
 
 use super::du::{Usage, each_usage};
@@ -56,20 +57,75 @@ fn show(
         expect: args.expect,
     };
     let tree = open::tree(&image, Options::default(), say)?;
+    let files = open::gathered(path, say)?;
     let info = shale::info(tree.image())?;
     if say.verbose > 0 && !say.json {
-        say.raw(details(&info)?.as_bytes())?;
+        say.raw((details(&info)? + &base_details(&files)).as_bytes())?;
         return Ok(None);
     }
     // A damaged entry must not hide everything else.
     let usage = usage(&tree);
     if say.json {
-        return Ok(Some(as_json(path, &info, usage.as_ref().ok())?));
+        let mut value = as_json(path, &info, usage.as_ref().ok())?;
+        value["base"] = base_as_json(files.base.as_ref());
+        value["parts"] = files.parts.into();
+        return Ok(Some(value));
     }
     let mut out = if is_further { "\n".to_owned() } else { String::new() };
     summary(&mut out, path, &tree, &info, usage)?;
+    if let Some(base) = &files.base {
+        let thin = info.image_bytes - base.base_len + base.head_len;
+        writeln!(
+            out,
+            "{:<LABEL_WIDTH$}{} over {}, {} ({})",
+            "thin",
+            size::show(thin),
+            text::escape(&base.name),
+            size::show(base.base_len),
+            base.identity
+        )?;
+    }
+    if files.parts > 1 {
+        writeln!(out, "{:<LABEL_WIDTH$}{}", "parts", files.parts)?;
+    }
     say.raw(out.as_bytes())?;
     Ok(None)
+}
+
+/// The bases of an image, one line each.
+fn base_details(files: &Gathered) -> String {
+    let mut out = String::new();
+    let mut next = files.base.as_ref();
+    while let Some(base) = next {
+        out += &format!(
+            "base: {} of {} bytes, identity {}, found at {}\n",
+            text::escape(&base.name),
+            base.base_len,
+            base.identity,
+            text::escape(base.found.as_bytes())
+        );
+        next = base.base.as_deref();
+    }
+    if files.parts > 1 {
+        out += &format!("split into {} parts\n", files.parts);
+    }
+    out
+}
+
+fn base_as_json(base: Option<&BaseFacts>) -> Value {
+    base.map_or(Value::Null, |base| {
+        let mut object = json!({
+            "image_bytes": base.base_len,
+            "identity": base.identity.to_string(),
+            "head_bytes": base.head_len,
+            "found": text::escape(base.found.as_bytes()),
+            "base": base_as_json(base.base.as_deref()),
+        });
+        if let Some(object) = object.as_object_mut() {
+            text::put_name(object, "name", &base.name);
+        }
+        object
+    })
 }
 
 /// The number of files, and the directories of the first level by size, largest first.
@@ -141,6 +197,19 @@ fn summary(
     line("snapshots", format!("{}: {}", names.len(), names.join(", ")))?;
     let made = info.history.last().map_or("not recorded".to_owned(), |line| made_with(line));
     line("made with", made)?;
+    for (index, group) in info.streams.iter().enumerate() {
+        let label = if index == 0 { "rebuilt" } else { "" };
+        line(
+            label,
+            format!(
+                "{}: {} compressed streams of {}, stored as the {} that they hold",
+                text::escape(group.container.as_bytes()),
+                size::count(group.streams),
+                size::show(group.bytes),
+                size::show(group.plain_bytes)
+            ),
+        )?;
+    }
     line("protection", protection(info))?;
     line(
         "random read",

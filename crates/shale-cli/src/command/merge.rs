@@ -21,6 +21,9 @@ use crate::{input, open, text};
 /// # Errors
 /// An image cannot be read, or nothing was written.
 pub fn run(args: &Merge, say: &Say) -> anyhow::Result<Exit> {
+    if args.thick {
+        return super::thin::thick(args, say);
+    }
     let start = Instant::now();
     let mut parts = Vec::new();
     let mut opened: Vec<(PathBuf, Arc<Image>)> = Vec::new();

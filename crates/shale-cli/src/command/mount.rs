@@ -32,7 +32,7 @@ use crate::args::{Mount, ViewChoice};
 use crate::exit::Exit;
 use crate::report::Say;
 use crate::text;
-use hot_log::HotLog;
+pub use hot_log::HotLog;
 use launcher::Launcher;
 use made_dir::MadeDir;
 use metrics::Metrics;

@@ -17,7 +17,7 @@ use crate::{open, signal, size, text};
 /// The image is damaged, or cannot be written.
 pub fn run(args: &Parity, say: &Say) -> anyhow::Result<Exit> {
     let (Parity::Add { image, .. } | Parity::Remove { image, .. }) = args;
-    open::only_file(image, "shale parity")?;
+    open::only_whole(image, "shale parity")?;
     match args {
         Parity::Add { image, parity, more, offset, force, threads } => {
             let options = ParityOptions::default()

@@ -18,6 +18,7 @@ pub fn run(args: &Repair, say: &Say) -> anyhow::Result<Exit> {
     open::only_file(&args.image, "shale repair")?;
     let options = RepairOptions::default()
         .offset(open::offset(args.offset))
+        .bases(open::bases(say))
         .salvage(args.salvage)
         .overwrite(args.force)
         .threads(args.threads)

@@ -43,9 +43,12 @@ pub fn beside(image: &Path) -> PathBuf {
 /// # Errors
 /// The image is damaged, or the key or signature file cannot be used.
 pub fn sign(args: &Sign, say: &Say) -> anyhow::Result<Exit> {
-    open::only_file(&args.image, "shale sign")?;
+    match args.embed {
+        true => open::only_whole(&args.image, "shale sign --embed")?,
+        false => open::only_file(&args.image, "shale sign")?,
+    }
     let key = shale::read_secret_key(&args.key)?;
-    let options = SignOptions::default().cancel(signal::cancel()?);
+    let options = SignOptions::default().bases(open::bases(say)).cancel(signal::cancel()?);
     let bar = Bar::new(say);
     let signature = shale::sign(&args.image, &key, &options, &bar);
     drop(bar);

@@ -4,14 +4,16 @@
 use std::fs;
 use std::path::Path;
 
+use crate::bundle::runtime;
 use crate::stage::{Stage, expect};
 
 /// Runs `make` in the workspace with the command under test, below a directory of the stage.
 fn make(stage: &Stage, target: &str, more: &[&str]) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = stage.other("make", &["-s", "-o", "build", target]);
+    let mut command = stage.other("make", &["-s", "-o", "build", "-o", "runtime", target]);
     command.current_dir(root).args(more);
     command.arg(format!("SHALE={}", env!("CARGO_BIN_EXE_shale")));
+    command.arg(format!("RUNTIME={}", runtime().display()));
     command.arg(format!("DESTDIR={}", stage.path("there").display()));
     // The environment of the tests must not change the installation.
     for name in ["PREFIX", "SBINDIR", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
@@ -92,6 +94,7 @@ fn script(stage: &Stage, name: &str) -> String {
     let out = stage.path("out");
     let mut command = stage.other(root.join("scripts").join(name), &[&out]);
     command.env("SHALE", env!("CARGO_BIN_EXE_shale")).env("SOURCE_DATE_EPOCH", "1700000000");
+    command.env("RUNTIME", runtime());
     for name in ["PREFIX", "SBINDIR", "DESTDIR", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
         command.env_remove(name);
     }
@@ -123,6 +126,8 @@ fn a_debian_package_has_everything_and_unpacks() {
     ] {
         assert!(found.iter().any(|path| path == name), "{name} is not in {found:?}");
     }
+    let runtime = format!("usr/lib/shale/runtime-{}", std::env::consts::ARCH);
+    assert!(found.contains(&runtime), "{runtime} is not in {found:?}");
     let through_link = stage.path("there/usr/sbin/mkfs.shale");
     assert!(expect(0, stage.other(through_link, &["--help"])).stdout.len() > 100);
 }
@@ -148,5 +153,12 @@ fn a_tarball_has_everything_and_installs_itself() {
     install.arg(format!("DESTDIR={}", stage.path("there").display()));
     expect(0, install);
     let command = stage.path("there/usr/local/bin/shale");
-    expect(0, stage.other(command, &["--version"]));
+    expect(0, stage.other(&command, &["--version"]));
+    // It finds the runtime that was installed with it.
+    let words = ["bundle", "source", "-o", "app", "--run", "docs/run"];
+    fs::write(stage.path("source/docs/run"), "#!/bin/sh\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(stage.path("source/docs/run"), executable).unwrap();
+    expect(0, stage.other(&command, &words));
+    assert!(stage.path("app").is_file());
 }

@@ -11,6 +11,8 @@ mod extract; // policies, patterns, damage, existing files and links
 mod listing; // ls, tree, stat, cat, info, dump, check
 mod report_page; // the page of `shale report`
 mod query; // find, diff, grep and snapshots
+mod thin; // thin images, deltas and patches
+mod split; // images in parts
 mod protect; // parity, signatures, comparisons and checksums
 mod order; // order of contents in the image
 mod hot_log; // the list of first reads that a mount writes
@@ -22,6 +24,7 @@ mod threads; // limits on threads
 mod serve; // images over HTTP and WebDAV
 mod remote; // images that are elsewhere
 mod install; // files of `make install`
+mod bundle; // files that run, and what they leave
 mod events; // waiting for mounts, files and processes
 mod web; // web servers, good ones and others
 mod stage; // a temporary directory with a tree and its image

@@ -4,8 +4,8 @@
 
 use proptest::prelude::*;
 use shale_codec::{
-    ArrayShape, Codec, CodecError, Decoder, Difference, Encoder, Filter, Settings, Shuffle,
-    array_form, lines_form,
+    ArrayShape, Codec, CodecError, Decoder, Difference, Effort, Encoder, Filter, Meaning,
+    SampleLayout, SampleShape, Settings, Shuffle, array_form, lines_form, samples_form,
 };
 
 const SETTINGS: [&str; 9] = [
@@ -60,6 +60,12 @@ fn frames() -> Vec<Frame> {
         array_form(shape, &plain, &mut form);
         encoder.encode_array(shape, &form, &mut stored).unwrap();
         frames.push(Frame { codec, filter: Filter::Array, prefix: Vec::new(), plain, stored });
+        let (mut stored, plain) = (Vec::new(), text[..2001].to_vec());
+        let shape = SampleShape::new(2, 3, true, Meaning::Unsigned).unwrap();
+        let layout = SampleLayout { shape, head_len: 7, samples_len: 1900, row_len: 40 };
+        let form = samples_form(layout, Effort::THOROUGH, &plain).unwrap();
+        encoder.encode_samples(&form, &mut stored).unwrap();
+        frames.push(Frame { codec, filter: Filter::Samples, prefix: Vec::new(), plain, stored });
     }
     frames
 }

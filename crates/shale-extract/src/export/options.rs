@@ -1,5 +1,8 @@
 //! What the caller of an export decides, and which formats there are.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use shale_codec::stream::StreamFormat;
 use shale_host::Cancel;
 use shale_model::pattern::Patterns;
@@ -17,6 +20,12 @@ pub enum ExportFormat {
     Zip,
     /// SquashFS 4.0. Its blocks are compressed, not the whole.
     Squashfs,
+    /// EROFS without compression.
+    Erofs,
+    /// ISO 9660 with Rock Ridge and Joliet, without compression.
+    Iso,
+    /// 7z, with LZMA2 or without compression.
+    Sevenz,
     /// mtree: a list with lengths and digests, without contents.
     Mtree,
     /// No archive: the contents of regular files, concatenated in the order of paths.
@@ -37,6 +46,9 @@ impl ExportFormat {
             b"cpio" => Some(Self::Cpio),
             b"zip" => Some(Self::Zip),
             b"mtree" => Some(Self::Mtree),
+            b"erofs" => Some(Self::Erofs),
+            b"iso" => Some(Self::Iso),
+            b"7z" => Some(Self::Sevenz),
             b"squashfs" | b"sqfs" | b"sqsh" | b"sfs" => Some(Self::Squashfs),
             _ => None,
         };
@@ -67,9 +79,16 @@ impl ExportFormat {
     pub fn usual_compression(self) -> Option<StreamFormat> {
         match self {
             Self::Tar | Self::Cpio | Self::Mtree | Self::Contents => None,
+            Self::Erofs | Self::Iso => None,
             Self::Zip => Some(StreamFormat::Gzip),
+            Self::Sevenz => Some(StreamFormat::Xz),
             Self::Squashfs => Some(StreamFormat::Zstd),
         }
+    }
+
+    /// True if the beginning of an archive is known last, so that it is written to a file first.
+    pub(super) fn is_written_back(self) -> bool {
+        matches!(self, Self::Squashfs | Self::Erofs | Self::Iso | Self::Sevenz)
     }
 
     /// Fails if the format does not support the options.
@@ -81,6 +100,12 @@ impl ExportFormat {
         match (self, options.compression) {
             (Self::Zip, Some(format)) if format != StreamFormat::Gzip => {
                 refuse("zip archives are written with deflate (gzip) or without compression")
+            }
+            (Self::Sevenz, Some(format)) if format != StreamFormat::Xz => {
+                refuse("7z archives are written with LZMA2 (xz) or without compression")
+            }
+            (Self::Erofs | Self::Iso, Some(_)) => {
+                refuse("EROFS and ISO 9660 images are written without compression")
             }
             _ => Ok(()),
         }
@@ -108,6 +133,8 @@ pub struct ExportOptions {
     pub overwrite: bool,
     /// Which entries to export; an empty set means all.
     pub patterns: Patterns,
+    /// If set, only these paths, with the directories that lead to them.
+    pub paths: Option<Arc<HashSet<Vec<u8>>>>,
     /// Threads that decode; 0 for one per processor.
     pub threads: usize,
     /// Ends the run with [`shale_host::Error::Cancelled`].
@@ -122,6 +149,7 @@ impl ExportOptions {
         block_len: Option<u32>,
         overwrite: bool,
         patterns: Patterns,
+        paths: Option<Arc<HashSet<Vec<u8>>>>,
         threads: usize,
         cancel: Cancel,
     }
@@ -136,6 +164,7 @@ impl Default for ExportOptions {
             block_len: None,
             overwrite: false,
             patterns: Patterns::default(),
+            paths: None,
             threads: 0,
             cancel: Cancel::new(),
         }
@@ -155,6 +184,10 @@ mod tests {
         assert_eq!(of("x.cpio.gz"), Some((ExportFormat::Cpio, Some(StreamFormat::Gzip))));
         assert_eq!(of("x.zip"), Some((ExportFormat::Zip, None)));
         assert_eq!(of("x.mtree.gz"), Some((ExportFormat::Mtree, Some(StreamFormat::Gzip))));
+        assert_eq!(of("x.erofs"), Some((ExportFormat::Erofs, None)));
+        assert_eq!(of("x.iso"), Some((ExportFormat::Iso, None)));
+        assert_eq!(of("x.7z"), Some((ExportFormat::Sevenz, None)));
+        assert_eq!(of("x.iso.gz"), None);
         assert_eq!(of("x.sqfs"), Some((ExportFormat::Squashfs, None)));
         assert_eq!(of("x.squashfs.gz"), None);
         assert_eq!(of("x.gz"), None);

@@ -8,7 +8,8 @@ use shale_codec::stream::Finish;
 use shale_foreign::archive::{Archive, ArchiveEntry, Keeps, Taken};
 use shale_foreign::tar::Times;
 use shale_foreign::{
-    CpioWriter, MtreeWriter, SquashfsOptions, SquashfsWriter, TarWriter, ZipWriter,
+    CpioWriter, ErofsWriter, IsoWriter, MtreeWriter, SevenzWriter, SquashfsOptions, SquashfsWriter,
+    TarWriter, ZipWriter,
 };
 use shale_format::InodeKind;
 use shale_host::{
@@ -23,6 +24,8 @@ use crate::error::Error;
 
 /// Default deflate level of a zip archive.
 const ZIP_LEVEL: u32 = 6;
+/// Default LZMA2 level of a 7z archive.
+const LZMA_LEVEL: u32 = 6;
 
 /// Writes the selected entries of `tree` to `output`.
 ///
@@ -62,9 +65,9 @@ fn to_file(
 ) -> Result<ExportReport, Error> {
     let output = OutputFile::create(path)?;
     let mut file = output.file();
-    let report = match options.format {
-        ExportFormat::Squashfs => squashfs(tree, file, options, progress)?,
-        _ => to_stream(tree, &mut file, options, progress)?,
+    let report = match options.format.is_written_back() {
+        true => written_back(tree, file, options, progress)?,
+        false => to_stream(tree, &mut file, options, progress)?,
     };
     progress.phase(Phase::Sync);
     output.sync()?;
@@ -79,8 +82,8 @@ fn to_stream(
     options: &ExportOptions,
     progress: &dyn Progress,
 ) -> Result<ExportReport, Error> {
-    if options.format == ExportFormat::Squashfs {
-        return squashfs_to_stream(tree, stream, options, progress);
+    if options.format.is_written_back() {
+        return written_back_to_stream(tree, stream, options, progress);
     }
     let mut out = BufWriter::with_capacity(1 << 20, stream);
     let compression = options.compression.filter(|_| options.format.is_compressed_whole());
@@ -103,9 +106,8 @@ fn to_stream(
     Ok(report)
 }
 
-/// SquashFS begins with information that is known last, so a stream is written through a temporary
-/// file.
-fn squashfs_to_stream(
+/// An archive whose beginning is known last is written to a temporary file before a stream.
+fn written_back_to_stream(
     tree: &Tree,
     stream: &mut (dyn Write + Send),
     options: &ExportOptions,
@@ -113,8 +115,14 @@ fn squashfs_to_stream(
 ) -> Result<ExportReport, Error> {
     let directory = std::env::temp_dir();
     // Never committed: it is removed when this function returns.
-    let output = OutputFile::create(&directory.join("image.squashfs"))?;
-    let report = squashfs(tree, output.file(), options, progress)?;
+    let output = OutputFile::create(&directory.join("shale-export"))?;
+    let written = written_back(tree, output.file(), options, progress);
+    let report = written.map_err(|error| match error {
+        Error::Host(shale_host::Error::Io { action: "write", error, .. }) => {
+            Error::io("write a temporary file in", &directory)(error)
+        }
+        error => error,
+    })?;
     let mut whole = output.file();
     let copied = whole
         .rewind()
@@ -122,6 +130,28 @@ fn squashfs_to_stream(
         .and_then(|_| stream.flush());
     copied.map_err(cannot_write)?;
     Ok(report)
+}
+
+/// Writes an archive whose beginning is known last.
+fn written_back(
+    tree: &Tree,
+    file: &File,
+    options: &ExportOptions,
+    progress: &dyn Progress,
+) -> Result<ExportReport, Error> {
+    let out = || BufWriter::with_capacity(1 << 20, file);
+    let archive: Box<dyn Archive + '_> = match options.format {
+        ExportFormat::Erofs => Box::new(ErofsWriter::new(file)),
+        ExportFormat::Iso => Box::new(IsoWriter::new(out()).map_err(cannot_write)?),
+        ExportFormat::Sevenz => {
+            let level =
+                options.compression.map(|_| options.compression_level.unwrap_or(LZMA_LEVEL));
+            let threads = thread_count(options.threads);
+            Box::new(SevenzWriter::new(out(), level, threads).map_err(cannot_write)?)
+        }
+        _ => return squashfs(tree, file, options, progress),
+    };
+    export_to_archive(tree, archive, options, progress)
 }
 
 fn squashfs(
@@ -160,8 +190,12 @@ fn archive<'w, W: Write + 'w>(
             let level = options.compression_level.unwrap_or(usual);
             Box::new(ZipWriter::new(out, level, thread_count(options.threads)))
         }
-        // SquashFS is not written front to back; callers handle it before.
-        ExportFormat::Tar | ExportFormat::Squashfs => {
+        // What is not written front to back is handled before.
+        ExportFormat::Tar
+        | ExportFormat::Squashfs
+        | ExportFormat::Erofs
+        | ExportFormat::Iso
+        | ExportFormat::Sevenz => {
             let times = Times {
                 access: kept & TIME_ATIME != 0,
                 change: kept & TIME_CTIME != 0,

@@ -46,7 +46,7 @@ impl Walk<'_> {
     fn walk(&mut self, asker: &mut Asker, to_writer: &SyncSender<Step>) -> Result<(), Error> {
         let (tree, options) = (self.tree, self.options);
         let patterns = &options.patterns;
-        if !patterns.is_empty() {
+        if !patterns.is_empty() || options.paths.is_some() {
             self.name_counts = Some(self.count_names()?);
         }
         let mut walk = tree.walk(tree.root_inode())?;
@@ -64,7 +64,7 @@ impl Walk<'_> {
             };
             let (path, attributes) = (visit.path.to_vec(), visit.attributes);
             let is_directory = attributes.kind == InodeKind::Directory;
-            let is_selected = position.is_selected();
+            let is_selected = position.is_selected() && self.is_listed(&path);
             if is_directory {
                 if !position.may_match_below() {
                     walk.skip_directory();
@@ -89,6 +89,11 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Returns whether a path is among those of the options, if they name any.
+    fn is_listed(&self, path: &[u8]) -> bool {
+        self.options.paths.as_ref().is_none_or(|paths| paths.contains(path))
+    }
+
     /// Counts the selected names of inodes with several names.
     fn count_names(&self) -> Result<HashMap<u64, u64>, Error> {
         let patterns = &self.options.patterns;
@@ -103,10 +108,11 @@ impl Walk<'_> {
             };
             let attributes = visit.attributes;
             let is_directory = attributes.kind == InodeKind::Directory;
+            let is_selected = position.is_selected() && self.is_listed(visit.path);
             if is_directory && !position.may_match_below() {
                 walk.skip_directory();
             }
-            if !is_directory && attributes.link_count > 1 && position.is_selected() {
+            if !is_directory && attributes.link_count > 1 && is_selected {
                 *counts.entry(attributes.inode).or_default() += 1;
             }
             positions.push(position);

@@ -59,16 +59,36 @@ pub(super) fn is_docker(blobs: &Blobs) -> bool {
     !images.is_empty() && images.iter().all(is_image)
 }
 
-/// Finds the image that the options name.
-pub(super) fn choose(blobs: &Blobs, options: &OciOptions) -> Result<Image, ForeignError> {
+/// Lists the images.
+fn candidates(blobs: &Blobs) -> Result<Vec<Candidate>, ForeignError> {
     let mut candidates = Vec::new();
     match blobs.document("index.json")? {
         Some(bytes) => from_index(blobs, &bytes, &[], 0, &mut candidates)?,
         None => from_docker(blobs, &mut candidates)?,
     }
-    if candidates.is_empty() {
-        return Err(fault("it has no image of files"));
+    match candidates.is_empty() {
+        true => Err(fault("it has no image of files")),
+        false => Ok(candidates),
     }
+}
+
+/// Returns the first name of each image, in the order of the index, each once.
+pub(super) fn names(blobs: &Blobs) -> Result<Vec<String>, ForeignError> {
+    let mut names: Vec<String> = Vec::new();
+    for candidate in candidates(blobs)? {
+        let Some(name) = candidate.names.into_iter().next() else {
+            return Err(fault("it has an image without a tag, which --all-tags cannot name"));
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Finds the image that the options name.
+pub(super) fn choose(blobs: &Blobs, options: &OciOptions) -> Result<Image, ForeignError> {
+    let candidates = candidates(blobs)?;
     let by_tag = |candidate: &&Candidate| match &options.tag {
         Some(tag) => candidate.names.iter().any(|name| is_named(name, tag)),
         None => true,
@@ -82,7 +102,7 @@ pub(super) fn choose(blobs: &Blobs, options: &OciOptions) -> Result<Image, Forei
     if tagged.iter().any(|candidate| Some(&candidate.names) != first_names) {
         return Err(fault(format!(
             "it has several images, and an image of ShaleFS made of it would be one of them; \
-             choose one with --tag: {}",
+             choose one with --tag, or --all-tags for a snapshot of each: {}",
             tags(&tagged)
         )));
     }

@@ -1,5 +1,5 @@
-//! Images of containers, in: an OCI image layout (a directory, or a tar archive of one) and what
-//! `docker save` writes.
+//! Images of containers, in and out: an OCI image layout (a directory, or a tar archive of one) and
+//! what `docker save` writes, in only.
 //!
 //! The layers of one image are taken in order, with their whiteouts, as one tree. Every blob is
 //! compared with its sha256 digest before anything in it is believed. Nothing is unpacked to disk:
@@ -12,6 +12,7 @@ mod blobs; // the files of an image, by path
 mod manifest; // which layers an image has
 mod tree; // what is left of each layer
 mod source; // layers as one source
+mod write; // layouts, out
 
 use std::fs::File;
 use std::path::Path;
@@ -22,6 +23,7 @@ use shale_model::{EntrySource, SourceError};
 use crate::error::ForeignError;
 use blobs::Blobs;
 pub use options::OciOptions;
+pub use write::{LayoutWriter, OciConfig, OciLayer, Temporary, whiteout};
 
 /// Returns true if a directory is an OCI image layout.
 pub fn is_layout(path: &Path) -> bool {
@@ -52,6 +54,29 @@ pub fn open_archive(
         }
         _ => Ok(None),
     }
+}
+
+/// Returns the tags of the images in a layout or in an archive of `docker save`, in their order.
+/// `None` if the file is neither.
+///
+/// # Errors
+/// The index is damaged, or an image has no tag.
+pub fn tags(path: &Path) -> Result<Option<Vec<String>>, SourceError> {
+    use std::os::unix::ffi::OsStrExt;
+    let name = path.as_os_str().as_bytes();
+    let blobs = match path.is_dir() {
+        true if !is_layout(path) => return Ok(None),
+        true => Blobs::directory(path),
+        false => {
+            let file = File::open(path)
+                .map_err(|error| SourceError::Unreadable { path: name.to_vec(), error })?;
+            match Blobs::archive(&file) {
+                Some(blobs) if blobs.is_layout() || manifest::is_docker(&blobs) => blobs,
+                _ => return Ok(None),
+            }
+        }
+    };
+    manifest::names(&blobs).map(Some).map_err(|error| error.into_source(name))
 }
 
 fn open_blobs(

@@ -12,7 +12,8 @@ mod source; // an archive as a source
 mod write; // an archive as an output
 
 pub(crate) use directory::ends_like_one;
+pub(crate) use name::from_code_page_437;
 pub(crate) use records::MAGICS;
 pub use source::ZipSource;
-pub(crate) use time::from_windows;
+pub(crate) use time::{from_dos, from_windows, to_windows};
 pub use write::ZipWriter;

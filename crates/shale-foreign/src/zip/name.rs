@@ -42,7 +42,7 @@ fn in_unicode<'f>(field: &'f [u8], raw: &[u8]) -> Option<&'f [u8]> {
     (is_right && !name.is_empty() && std::str::from_utf8(name).is_ok()).then_some(name)
 }
 
-fn from_code_page_437(raw: &[u8]) -> Vec<u8> {
+pub(crate) fn from_code_page_437(raw: &[u8]) -> Vec<u8> {
     let letter = |byte: u8| match byte {
         0..0x80 => Some(char::from(byte)),
         _ => CODE_PAGE_437.chars().nth(usize::from(byte) - 0x80),

@@ -26,13 +26,13 @@ pub(crate) fn from_windows(ticks: u64) -> Timestamp {
 }
 
 /// `None` before 1601 and after the year 60,000.
-pub(super) fn to_windows(time: Timestamp) -> Option<u64> {
+pub(crate) fn to_windows(time: Timestamp) -> Option<u64> {
     let sec = u64::try_from(time.sec.checked_add(WINDOWS_EPOCH)?).ok()?;
     sec.checked_mul(10_000_000)?.checked_add(u64::from(time.nsec / 100))
 }
 
 /// A date and a time of MS-DOS; 1970 for a date that is none.
-pub(super) fn from_dos(date: u64, time: u64) -> Timestamp {
+pub(crate) fn from_dos(date: u64, time: u64) -> Timestamp {
     let (year, month, day) =
         (1980 + (date >> 9) as i64, (date >> 5 & 15) as i64, (date & 31) as i64);
     if month == 0 || day == 0 {

@@ -309,6 +309,65 @@ fn rustix_is_root() -> bool {
 }
 
 #[test]
+fn xar_archives_come_by_every_method() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = tree(folder.path());
+    run(&root, "mkfifo", &["pipe"]);
+    for method in ["none", "gzip", "bzip2", "xz", "lzma"] {
+        let archive = folder.path().join("x.xar");
+        let option = format!("xar:compression={method}");
+        let to = archive.to_str().unwrap();
+        if !run(&root, "bsdtar", &["--format=xar", "--options", &option, "-cf", to, "."]) {
+            return;
+        }
+        let taken = open(&archive, None);
+        assert_eq!(taken.kind("pipe"), InodeKind::Fifo);
+        let mut taken = taken;
+        taken.entries.remove("pipe");
+        let pipe = root.join("pipe");
+        let aside = folder.path().join("pipe");
+        fs::rename(&pipe, &aside).unwrap();
+        // bsdtar writes no setuid bits into xar.
+        expect_tree(&taken, &root, Keeps { modes: false, ..ALL });
+        assert_eq!(taken.entry("random").metadata.permissions, 0o600);
+        fs::rename(&aside, &pipe).unwrap();
+        assert_eq!(taken.warnings, [""; 0], "{method}");
+    }
+    // Sums of a kind that is not compared are said.
+    let archive = folder.path().join("md5.xar");
+    let to = archive.to_str().unwrap();
+    let options = "xar:checksum=md5,xar:toc-checksum=md5";
+    run(&root, "bsdtar", &["--format=xar", "--options", options, "-cf", to, "d"]);
+    let taken = open(&archive, None);
+    taken.expect_whole();
+    assert!(taken.warnings.concat().contains("checksums"), "{:?}", taken.warnings);
+}
+
+#[test]
+fn cabinets_come_stored_and_as_mszip() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = tree(folder.path());
+    for compression in [&[][..], &["-z"]] {
+        let archive = folder.path().join("x.cab");
+        let mut arguments = vec!["-c"];
+        arguments.extend(compression);
+        arguments.extend([archive.to_str().unwrap(), "random", "large", "mixed", "d/text"]);
+        arguments.extend(["zeroes", "d/größe 語.txt", "d/e/007"]);
+        if !run(&root, "gcab", &arguments) {
+            return;
+        }
+        let taken = open(&archive, None);
+        taken.expect_whole();
+        let names = &arguments[arguments.len() - 7..];
+        assert_eq!(taken.entries.len(), names.len());
+        for name in names {
+            let (found, expected) = (taken.entry(name), fs::read(root.join(name)).unwrap());
+            assert!(found.content == expected, "{name}: {} bytes", found.content.len());
+        }
+    }
+}
+
+#[test]
 fn erofs_images_come_in_every_layout() {
     let folder = tempfile::tempdir().unwrap();
     let root = tree(folder.path());

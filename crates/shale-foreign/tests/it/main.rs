@@ -5,4 +5,5 @@ mod formats; // formats are recognised, and named where they are not supported
 mod tar; // tar
 mod zip; // zip
 mod made; // what other programs make of a tree comes as that tree
+mod wrapped; // cabinets and xar archives, made byte by byte
 mod deep; // depth costs no more than bytes

@@ -53,7 +53,8 @@ pub(super) fn mount_image(
     let watchdog = options
         .auto_unmount
         .then(|| Watchdog::start(outer.mount_point(), Way::Direct))
-        .transpose()?;
+        .transpose()?
+        .flatten();
     let table = File::open("/proc/self/mountinfo")
         .map_err(|error| MountError::system("open the list of mounts", error))?;
     let inner = Arc::clone(mounted.life());

@@ -14,7 +14,8 @@ use std::time::Duration;
 /// One mount, from the moment the kernel has it until its end.
 pub(crate) struct Life {
     mount_point: PathBuf,
-    /// Distinguishes our mount from another at the same path; `None` if the kernel could not tell.
+    /// Distinguishes our mount from another at the same path; `None` if the kernel could not tell,
+    /// and for a mount in another namespace.
     id: Option<MountId>,
     way: Way,
     ended: Mutex<Option<io::Result<()>>>,
@@ -25,7 +26,7 @@ impl Life {
     /// Begins the life of the mount that was just mounted at `mount_point`.
     pub(crate) fn begin(mount_point: PathBuf, way: Way) -> Self {
         Self {
-            id: MountId::of(&mount_point).ok(),
+            id: (way != Way::Elsewhere).then(|| MountId::of(&mount_point).ok()).flatten(),
             mount_point,
             way,
             ended: Mutex::new(None),

@@ -19,12 +19,14 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts a process that watches over the mount at `mount_point`, an absolute path.
+    /// Starts a process that watches over the mount at `mount_point`, an absolute path. Returns
+    /// none for a mount that the kernel unmounts by itself.
     ///
     /// # Errors
     /// The process cannot be started.
-    pub(crate) fn start(mount_point: &Path, way: Way) -> Result<Self, MountError> {
+    pub(crate) fn start(mount_point: &Path, way: Way) -> Result<Option<Self>, MountError> {
         let script = match way {
+            Way::Elsewhere => return Ok(None),
             Way::Direct => "trap '' HUP INT TERM; read -r word || exec umount -l -- \"$0\"",
             Way::Helper => "trap '' HUP INT TERM; read -r word || exec fusermount3 -u -z -- \"$0\"",
         };
@@ -42,7 +44,7 @@ impl Watchdog {
             .spawn()
             .map_err(failed)?;
         match child.stdin.take() {
-            Some(line) => Ok(Self { line, child }),
+            Some(line) => Ok(Some(Self { line, child })),
             None => Err(failed(std::io::ErrorKind::BrokenPipe.into())),
         }
     }

@@ -1,4 +1,4 @@
-//! The two ways to mount and unmount: by the system call, or through the setuid helper.
+//! The ways to mount and unmount: by the system call, or through the setuid helper.
 
 use super::{direct, helper};
 use crate::error::MountError;
@@ -11,11 +11,14 @@ use std::path::Path;
 
 /// How a mount was mounted, and so how to unmount it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Way {
     /// By the system call.
     Direct,
     /// Through the setuid helper.
     Helper,
+    /// In a mount namespace that the process that serves is not part of. The kernel unmounts when
+    /// the last process in that namespace ends, and nobody else can.
+    Elsewhere,
 }
 
 impl Way {
@@ -30,8 +33,10 @@ impl Way {
     /// [`MountError::Busy`] if the mount is in use and `lazy` is false; [`MountError::NotMounted`];
     /// this user may not unmount it.
     pub(crate) fn unmount(self, mount_point: &Path, lazy: bool) -> Result<(), MountError> {
-        if self == Self::Helper {
-            return helper::unmount(mount_point, lazy);
+        match self {
+            Self::Helper => return helper::unmount(mount_point, lazy),
+            Self::Elsewhere => return Ok(()),
+            Self::Direct => {}
         }
         let mut flags = UnmountFlags::NOFOLLOW;
         if lazy {
@@ -69,7 +74,25 @@ pub(super) fn attach(mount_point: &Path, options: &Options) -> Result<(OwnedFd, 
             Err(error) => return Err(error),
         }
     }
-    // Opened only to report what is wrong with it, which the helper does poorly.
-    device::open()?;
-    Ok((helper::mount(mount_point, options)?, Way::Helper))
+    Ok((attach_by(Way::Helper, mount_point, options)?, Way::Helper))
+}
+
+/// Mounts at `mount_point` in one way only, and returns the device handle.
+///
+/// # Errors
+/// As [`attach`]; there is no mounting elsewhere.
+pub(super) fn attach_by(
+    way: Way,
+    mount_point: &Path,
+    options: &Options,
+) -> Result<OwnedFd, MountError> {
+    match way {
+        Way::Direct => direct::mount(mount_point, options),
+        Way::Helper => {
+            // Opened only to report what is wrong with it, which the helper does poorly.
+            device::open()?;
+            helper::mount(mount_point, options)
+        }
+        Way::Elsewhere => Err(MountError::system("mount in another namespace", Errno::INVAL)),
+    }
 }

@@ -5,17 +5,18 @@
 //! elsewhere.
 
 use super::convert::{absent, file_attr, file_type, sought, to_errno};
-use super::device;
 use super::negotiated::{Feature, FeatureState, Negotiated};
+use super::threads::{reserve, startable};
 use crate::driver::Driver;
+use crate::push::Sink;
 use crate::statistics::Operation;
 use crate::view::ROOT;
 use fuser::{
     AccessFlags, BsdFileFlags, Config, CopyFileRangeFlags, Errno, FileHandle, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SessionACL,
-    TimeOrNow, WriteFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    SessionACL, TimeOrNow, WriteFlags,
 };
 use rustix::io::Errno as SysErrno;
 use std::cell::RefCell;
@@ -24,6 +25,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -38,12 +40,6 @@ const BACKGROUND_MAX: u16 = 64;
 const STATFS_BLOCK_LEN: u32 = 4096;
 /// Longest name.
 const NAME_LEN_MAX: u32 = 255;
-/// Files that the process must still be able to open when each thread has its handle: for the list
-/// of mounts and for files written about a mount.
-const HANDLES_LEFT: usize = 8;
-/// Threads that the process must still be able to start then: those that wait for requests, for the
-/// end of the mount and for idle time.
-const THREADS_LEFT: usize = 4;
 
 /// Optional features to ask the kernel for: flag, name, effect.
 const FEATURES: [(InitFlags, &str, &str); 12] = [
@@ -68,6 +64,9 @@ const FEATURES: [(InitFlags, &str, &str); 12] = [
 /// A conversation with the kernel about one mount, begun but not yet served.
 pub(crate) struct Session {
     session: fuser::Session<Endpoint>,
+    driver: Arc<Driver>,
+    /// Requests being answered.
+    answering: Arc<AtomicUsize>,
     negotiated: Negotiated,
     /// Holds the file handles that the threads will need until they open their own, so that
     /// nothing else takes the last handles that this process may have.
@@ -76,24 +75,32 @@ pub(crate) struct Session {
 
 impl Session {
     /// Answers the kernel's first request on `device`, the handle of a new mount. Returns when the
-    /// kernel has accepted the answer.
+    /// kernel has accepted the answer. `can_clone` is false for a handle that was opened in another
+    /// user namespace: the kernel does not clone those, and the threads share it.
     ///
     /// # Errors
     /// The kernel's first request is missing or not acceptable; a system call failed.
     pub(crate) fn begin(
         driver: Arc<Driver>,
         device: OwnedFd,
+        can_clone: bool,
         thread_count: usize,
     ) -> io::Result<Self> {
         let thread_count = startable(thread_count);
-        let reserved = reserve(thread_count);
+        let reserved = if can_clone { reserve(thread_count) } else { Vec::new() };
         let device_per_thread = !reserved.is_empty();
         let mut config = Config::default();
         config.n_threads = Some(thread_count);
         config.clone_fd = device_per_thread;
         let agreed = Arc::new(Mutex::new(None));
-        let endpoint =
-            Endpoint { driver, agreed: Arc::clone(&agreed), no_open: false, no_opendir: false };
+        let answering = Arc::new(AtomicUsize::new(0));
+        let endpoint = Endpoint {
+            driver: Arc::clone(&driver),
+            answering: Arc::clone(&answering),
+            agreed: Arc::clone(&agreed),
+            no_open: false,
+            no_opendir: false,
+        };
         // The kernel keeps other users out by itself, unless `allow_other` is set.
         let session = fuser::Session::from_fd(endpoint, device, SessionACL::All, config)?;
         let agreed = agreed.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -106,10 +113,11 @@ impl Session {
             device_per_thread,
             read_len_max: agreed.read_len_max,
             read_ahead_len: u64::from(agreed.read_ahead_len),
+            push_len_max: if thread_count > 1 { driver.push_len_max() } else { 0 },
             features: agreed.features,
             kernel_view: None,
         };
-        Ok(Self { session, negotiated, reserved })
+        Ok(Self { session, driver, answering, negotiated, reserved })
     }
 
     pub(crate) fn negotiated(&self) -> &Negotiated {
@@ -122,34 +130,36 @@ impl Session {
     /// The connection broke.
     pub(crate) fn run(self) -> io::Result<()> {
         drop(self.reserved);
-        self.session.run()
+        if self.negotiated.push_len_max > 0 {
+            self.driver.push_into(Some(Box::new(PageCache {
+                notifier: self.session.notifier(),
+                answering: self.answering,
+                thread_count: self.negotiated.thread_count,
+            })));
+        }
+        let served = self.session.run();
+        // It holds a handle of the device, which must be closed for the kernel to give up the
+        // mount if the connection broke.
+        self.driver.push_into(None);
+        served
     }
 }
 
-/// Opens one device handle for each thread, if the process can still open some more files then;
-/// otherwise none, and the threads share one handle. An ordinary user may not be allowed to open
-/// the device, and a process that serves many images may reach its limit of open files.
-fn reserve(thread_count: usize) -> Vec<OwnedFd> {
-    if thread_count < 2 {
-        return Vec::new();
-    }
-    let handles = (0..thread_count + HANDLES_LEFT).map(|_| device::open());
-    let mut handles: Vec<_> = handles.collect::<Result<_, _>>().unwrap_or_default();
-    handles.truncate(thread_count);
-    handles
+/// The page cache of the kernel.
+struct PageCache {
+    notifier: Notifier,
+    answering: Arc<AtomicUsize>,
+    thread_count: usize,
 }
 
-/// Returns how many threads can be started, between one and `wanted`. Starts them to find out: once
-/// the mount is served it is too late to use fewer.
-fn startable(wanted: usize) -> usize {
-    let start = |_| std::thread::Builder::new().spawn(std::thread::park).ok();
-    let threads: Vec<_> = (0..wanted + THREADS_LEFT).map_while(start).collect();
-    let count = threads.len().saturating_sub(THREADS_LEFT).clamp(1, wanted);
-    for thread in threads {
-        thread.thread().unpark();
-        let _ = thread.join();
+impl Sink for PageCache {
+    fn store(&self, inode: u64, bytes: &[u8]) -> io::Result<()> {
+        self.notifier.store(INodeNo(inode), 0, bytes)
     }
-    count
+
+    fn is_served_meanwhile(&self) -> bool {
+        self.answering.load(Relaxed) < self.thread_count
+    }
 }
 
 /// What the first request settled.
@@ -162,6 +172,7 @@ struct Agreed {
 
 struct Endpoint {
     driver: Arc<Driver>,
+    answering: Arc<AtomicUsize>,
     agreed: Arc<Mutex<Option<Agreed>>>,
     no_open: bool,
     no_opendir: bool,
@@ -175,6 +186,7 @@ thread_local! {
 /// One request being answered. Its end is counted in the statistics.
 struct Pending<'a> {
     driver: &'a Driver,
+    answering: &'a AtomicUsize,
     operation: Operation,
     start: Instant,
 }
@@ -189,6 +201,12 @@ impl Pending<'_> {
     }
 }
 
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.answering.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Endpoint {
     /// Returns how long the kernel may cache what is said of `inode`, or of names in it.
     fn lifetime(&self, inode: INodeNo) -> Duration {
@@ -199,7 +217,9 @@ impl Endpoint {
     }
 
     fn begin(&self, operation: Operation) -> Pending<'_> {
-        Pending { driver: &self.driver, operation, start: Instant::now() }
+        self.answering.fetch_add(1, Relaxed);
+        let (driver, answering) = (&self.driver, &*self.answering);
+        Pending { driver, answering, operation, start: Instant::now() }
     }
 
     /// Refuses a request that would change the tree.
@@ -332,7 +352,8 @@ impl fuser::Filesystem for Endpoint {
         }
     }
 
-    fn forget(&self, _req: &Request, _inode: INodeNo, _lookup_count: u64) {
+    fn forget(&self, _req: &Request, inode: INodeNo, _lookup_count: u64) {
+        self.driver.forget(inode.0);
         self.driver.statistics.count(Operation::Forget, 1);
     }
 
@@ -450,7 +471,7 @@ impl fuser::Filesystem for Endpoint {
         mut reply: ReplyDirectory,
     ) {
         let pending = self.begin(Operation::ReadDir);
-        let listed = self.driver.list(inode.0, offset, &mut |line| {
+        let listed = self.driver.list(inode.0, offset, false, &mut |line| {
             !reply.add(
                 INodeNo(line.attributes.inode),
                 line.next_offset,
@@ -480,7 +501,7 @@ impl fuser::Filesystem for Endpoint {
     ) {
         let pending = self.begin(Operation::ReadDirPlus);
         let lifetime = self.lifetime(inode);
-        let listed = self.driver.list(inode.0, offset, &mut |line| {
+        let listed = self.driver.list(inode.0, offset, true, &mut |line| {
             let generation = u64::from(self.driver.generation(line.attributes.inode));
             !reply.add(
                 INodeNo(line.attributes.inode),
@@ -757,19 +778,5 @@ impl fuser::Filesystem for Endpoint {
         reply: ReplyWrite,
     ) {
         self.refuse(|errno| reply.error(errno));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_and_handles_stay_within_what_the_process_may_have() {
-        assert_eq!([1, 2, 5].map(startable), [1, 2, 5]);
-        assert!(reserve(1).is_empty());
-        // None at all if this process may not open the device.
-        let reserved = reserve(3).len();
-        assert!(reserved == 0 || reserved == 3, "{reserved}");
     }
 }

@@ -15,6 +15,9 @@ pub struct Negotiated {
     pub read_len_max: u32,
     /// Bytes the kernel reads ahead in a file that is read sequentially.
     pub read_ahead_len: u64,
+    /// Files up to this length are put into the page cache before the kernel asks for them; 0 if
+    /// none are.
+    pub push_len_max: u64,
     /// The optional features that the driver asked for.
     pub features: Vec<Feature>,
     /// A summary of the kernel view, if the mount is one.
@@ -64,7 +67,11 @@ impl fmt::Display for Negotiated {
         writeln!(f, "transport: /dev/fuse, kernel protocol {major}.{minor}")?;
         writeln!(f, "threads: {}, {handles}", self.thread_count)?;
         writeln!(f, "longest read: {} KiB", self.read_len_max >> 10)?;
-        write!(f, "read-ahead: {} KiB", self.read_ahead_len >> 10)?;
+        writeln!(f, "read-ahead: {} KiB", self.read_ahead_len >> 10)?;
+        match self.push_len_max {
+            0 => write!(f, "pushing: off")?,
+            len_max => write!(f, "pushing: files up to {} KiB", len_max.div_ceil(1024))?,
+        }
         for feature in &self.features {
             let state = match feature.state {
                 FeatureState::On => "on",

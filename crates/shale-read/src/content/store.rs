@@ -30,7 +30,7 @@ const FAR_STEP_LEN: u64 = 1 << 20;
 const FAR_FRAMES_MAX: usize = 4096;
 
 /// The bytes of holes and zero runs, handed out piece by piece.
-static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROES: [u8; 16 << 10] = [0; 16 << 10];
 
 /// Where a read stands among chunks that need other chunks.
 struct Nesting {
@@ -129,6 +129,41 @@ impl ContentStore {
             self.prefetch_after(content, offset, offset + filled as u64, content_len);
         }
         Ok(filled)
+    }
+
+    /// Fills `buf` with a whole content of that length, if its frames and chunks are cached; see
+    /// [`crate::Tree::read_ready`].
+    pub(crate) fn read_ready(&self, content: u64, buf: &mut [u8]) -> Result<bool, ReadError> {
+        let len = buf.len() as u64;
+        let mut filled = 0usize;
+        // One byte more, to see that the content ends there.
+        for piece in self.pieces(content, 0..len.saturating_add(1))? {
+            let Piece { len, kind, .. } = piece?;
+            let Some(target) = buf.get_mut(filled..filled.saturating_add(len as usize)) else {
+                return Ok(false);
+            };
+            filled += target.len();
+            let (unit, from) = match kind.unit() {
+                Some((Unit::Frame(frame), from)) => (self.frames().cached_frame(frame), from),
+                Some((Unit::Chunk(chunk), from)) => (self.frames().cached_chunk(chunk), from),
+                None => {
+                    target.fill(0);
+                    continue;
+                }
+            };
+            let Some(bytes) = unit else { return Ok(false) };
+            let slice = bytes.get(from as usize..(from as usize).saturating_add(len as usize));
+            // What is wrong with the tables is reported by the reader of the file.
+            let Some(slice) = slice else { return Ok(false) };
+            target.copy_from_slice(slice);
+        }
+        if filled < buf.len() {
+            return Ok(false);
+        }
+        if len > 0 {
+            self.prefetch_after(content, 0, len, len);
+        }
+        Ok(true)
     }
 
     /// Calls `visit` with the bytes of `range` of a content; see [`crate::Image::visit_content`].

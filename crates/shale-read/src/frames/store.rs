@@ -154,6 +154,16 @@ impl FrameStore {
         }
     }
 
+    /// The plain bytes of a frame, if they are in the cache.
+    pub(crate) fn cached_frame(&self, frame: u64) -> Option<FrameBytes> {
+        self.cache.get(self.key(frame), self.counters())
+    }
+
+    /// The bytes of a chunk of a stream, if they are in the cache.
+    pub(crate) fn cached_chunk(&self, chunk: u64) -> Option<FrameBytes> {
+        self.cache.get(self.key(chunk | CHUNK_KEY), self.counters())
+    }
+
     /// The bytes of a chunk of a stream: from the cache, or rebuilt into it. Chunks share the cache
     /// with frames.
     pub(crate) fn chunk(

@@ -103,7 +103,7 @@ fn name_in(
 }
 
 /// The row of an entry that leads to `inode`.
-fn entry_to(tables: &SnapshotTables, inode: u64) -> Result<Option<u64>, ReadError> {
+pub(crate) fn entry_to(tables: &SnapshotTables, inode: u64) -> Result<Option<u64>, ReadError> {
     let table = tables.entries().table()?;
     let entry_count = tables.entry_count();
     let extra_count = entry_count.saturating_sub(tables.inode_count().saturating_sub(1));

@@ -100,6 +100,14 @@ impl SnapshotTables {
         self.directories.item_count()
     }
 
+    pub(crate) fn inodes(&self) -> &TableHandle {
+        &self.inodes
+    }
+
+    pub(crate) fn symlinks(&self) -> &TableHandle {
+        &self.symlinks
+    }
+
     pub(crate) fn directories(&self) -> &TableHandle {
         &self.directories
     }

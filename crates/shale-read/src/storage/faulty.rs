@@ -96,4 +96,8 @@ impl<S: ByteSource> ByteSource for FaultySource<S> {
         });
         Ok(())
     }
+
+    fn base_len(&self) -> u64 {
+        self.inner.base_len()
+    }
 }

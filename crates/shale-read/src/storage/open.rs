@@ -9,10 +9,12 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 use shale_codec::xxh3_64;
+use shale_format::features::INCOMPAT_THIN;
 use shale_format::section::{SECTION_HEADER_LEN, SECTION_MAGIC, SectionHeaderRaw};
 use shale_format::superblock::{SUPERBLOCK_LEN, SUPERBLOCK_MAGIC};
+use shale_format::thin::THIN_HEAD_LEN_MAX;
 use shale_format::trailer::{PADDED_TO, TRAILER_LEN, TRAILER_SECTION_LEN};
-use shale_format::{FormatError, SectionHeader, SectionType, Superblock, Trailer};
+use shale_format::{FormatError, SectionHeader, SectionType, Superblock, ThinHead, Trailer};
 
 use crate::counters::Counters;
 use crate::error::{ErrorContext, Fault, ReadError};
@@ -83,6 +85,15 @@ impl LocatedImage {
     }
 }
 
+/// Finds the superblock of the image in a source, and where it begins.
+///
+/// # Errors
+/// There is none, or the source cannot be read.
+pub(crate) fn start_of(source: &Arc<dyn ByteSource>) -> Result<(u64, Superblock), ReadError> {
+    let whole = Stored::new(Arc::clone(source), 0, Arc::default());
+    locate(&whole, OffsetChoice::Auto)
+}
+
 /// Reads the superblock of an image that begins at `start` of the whole source.
 fn superblock_at(whole: &Stored, start: u64) -> Result<Superblock, ReadError> {
     let mut bytes = [0; SUPERBLOCK_LEN];
@@ -111,6 +122,9 @@ fn locate(whole: &Stored, choice: OffsetChoice) -> Result<(u64, Superblock), Rea
             Fault::Format { error: FormatError::Short { .. } } => {
                 return Err(not_image(whole, "offset 0".into()));
             }
+            Fault::Format { error: FormatError::Features { bits: INCOMPAT_THIN } } => {
+                return Err(without_base(whole));
+            }
             // It begins like an image, so it is a newer or a damaged one.
             _ => return Err(error.at("superblock at offset 0")),
         },
@@ -122,6 +136,21 @@ fn locate(whole: &Stored, choice: OffsetChoice) -> Result<(u64, Superblock), Rea
         return Ok((start, superblock));
     }
     scan(whole)
+}
+
+/// The error for a thin image whose base nobody looked for.
+fn without_base(whole: &Stored) -> ReadError {
+    let len = whole.len().min(THIN_HEAD_LEN_MAX as u64) as usize;
+    let head = whole.read(0, len).and_then(|bytes| Ok(ThinHead::decode(&bytes, xxh3_64)?));
+    match head {
+        Ok(Some(head)) => Fault::Thin {
+            name: head.base_name.escape_ascii().to_string(),
+            identity: head.base_identity,
+        }
+        .into(),
+        Ok(None) => not_image(whole, "offset 0".into()),
+        Err(error) => error.at("head of a thin image"),
+    }
 }
 
 fn not_image(whole: &Stored, looked: String) -> ReadError {
@@ -211,19 +240,21 @@ fn find_trailer(
 ) -> Result<(Trailer, Option<Recovery>), ReadError> {
     let found_len = stored.len();
     let first_len = (SUPERBLOCK_LEN + TRAILER_SECTION_LEN) as u64;
+    // What ends with the base of a thin image is the base.
+    let base_len = stored.base_len();
     if found_len >= first_len {
         match trailer_at_end(stored, superblock) {
-            Ok(trailer) => return Ok((trailer, None)),
+            Ok(trailer) if trailer.image_len > base_len => return Ok((trailer, None)),
             Err(error) if matches!(error.fault(), Fault::Io { .. }) => return Err(error),
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
     }
-    let mut offset = SUPERBLOCK_LEN as u64;
+    let mut offset = base_len.max(SUPERBLOCK_LEN as u64);
     let mut section_count = 0;
     let mut newest = None;
     let mut damaged = None;
     let what = loop {
-        if offset == found_len {
+        if offset >= found_len {
             break "nothing where the trailer or the next section belongs".to_owned();
         }
         let header = match read_header(stored, offset, superblock.image_tag()) {

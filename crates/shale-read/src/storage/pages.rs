@@ -267,6 +267,11 @@ impl TableHandle {
         });
     }
 
+    /// Where the table is.
+    pub(crate) fn root(&self) -> &TableRoot {
+        &self.root
+    }
+
     pub(crate) fn row_count(&self) -> u64 {
         self.root.row_count
     }

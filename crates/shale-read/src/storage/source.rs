@@ -72,6 +72,12 @@ pub trait ByteSource: Send + Sync {
         let _ = (offset, buf);
         false
     }
+
+    /// Bytes at the start of the source that are an image of their own: the base of a thin image.
+    /// A state that ends there is not the image of this source. The default is 0.
+    fn base_len(&self) -> u64 {
+        0
+    }
 }
 
 impl<S: ByteSource + ?Sized> ByteSource for Arc<S> {
@@ -97,6 +103,10 @@ impl<S: ByteSource + ?Sized> ByteSource for Arc<S> {
 
     fn read_again(&self, offset: u64, buf: &mut [u8]) -> bool {
         (**self).read_again(offset, buf)
+    }
+
+    fn base_len(&self) -> u64 {
+        (**self).base_len()
     }
 }
 
@@ -214,6 +224,10 @@ impl<S: ByteSource> ByteSource for SliceSource<S> {
     fn read_again(&self, offset: u64, buf: &mut [u8]) -> bool {
         let end = offset.checked_add(buf.len() as u64);
         end.is_some_and(|end| end <= self.len) && self.inner.read_again(self.start + offset, buf)
+    }
+
+    fn base_len(&self) -> u64 {
+        self.inner.base_len().saturating_sub(self.start)
     }
 }
 

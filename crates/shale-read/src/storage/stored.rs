@@ -47,6 +47,11 @@ impl Stored {
         self.source.is_far()
     }
 
+    /// Bytes of the base, if this is a thin image: see [`ByteSource::base_len`].
+    pub(crate) fn base_len(&self) -> u64 {
+        self.source.base_len().saturating_sub(self.start)
+    }
+
     /// Says that ranges of the image will be read soon. Those outside the image are left out.
     pub(crate) fn will_need(&self, ranges: &[Range<u64>]) {
         let inside = ranges.iter().filter(|range| range.start < range.end && range.end <= self.len);

@@ -446,4 +446,8 @@ impl ByteSource for HealingSource {
         }
         is_read
     }
+
+    fn base_len(&self) -> u64 {
+        self.inner.base_len()
+    }
 }

@@ -315,4 +315,8 @@ impl ByteSource for ProvenSource {
         }
         self.inner.will_need(&all);
     }
+
+    fn base_len(&self) -> u64 {
+        self.inner.base_len()
+    }
 }

@@ -12,15 +12,13 @@ use shale_tests::against::{FORMATS, Format, PANICKED, change, compare, format, s
 use shale_tests::random::Random;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Memory that an importer may need beside what it is given.
 const MEMORY_KIB_MAX: u64 = 256 << 10;
 /// An archive that takes longer hangs.
 const HANG: Duration = Duration::from_secs(60);
-
-static CASES: AtomicU64 = AtomicU64::new(0);
 
 /// How long a format is tried.
 #[derive(Clone, Copy)]
@@ -43,16 +41,16 @@ fn main() -> ExitCode {
     let keep = rest.first().map(Path::new);
     // A panic of an importer is counted, not printed.
     std::panic::set_hook(Box::new(|_| {}));
-    std::thread::spawn(|| {
-        let mut last = (0, Instant::now());
+    let (done, watched) = channel();
+    std::thread::spawn(move || {
         loop {
-            std::thread::sleep(HANG / 20);
-            let cases = CASES.load(Ordering::Relaxed);
-            if cases != last.0 {
-                last = (cases, Instant::now());
-            } else if last.1.elapsed() > HANG {
-                eprintln!("an archive takes more than {} s", HANG.as_secs());
-                std::process::exit(1);
+            match watched.recv_timeout(HANG) {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    eprintln!("an archive takes more than {} s", HANG.as_secs());
+                    std::process::exit(1);
+                }
             }
         }
     });
@@ -62,7 +60,7 @@ fn main() -> ExitCode {
     };
     let mut count = 0;
     for format in formats {
-        count += run(format, amount, seed, keep);
+        count += run(format, amount, seed, keep, &done);
     }
     let memory = memory_kib();
     println!("peak memory {} MiB", memory >> 10);
@@ -73,8 +71,8 @@ fn main() -> ExitCode {
     if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Tries a format; the number of differences.
-fn run(format: &Format, amount: Amount, seed: u64, keep: Option<&Path>) -> u64 {
+/// Tries a format, and tells `done` of each archive. Returns the number of differences.
+fn run(format: &Format, amount: Amount, seed: u64, keep: Option<&Path>, done: &Sender<()>) -> u64 {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let seeds = seeds(format, folder.path());
     if seeds.is_empty() {
@@ -89,6 +87,7 @@ fn run(format: &Format, amount: Amount, seed: u64, keep: Option<&Path>) -> u64 {
             println!("{}, unchanged: {what}", format.name);
             differences += 1;
         }
+        let _ = done.send(());
     }
     loop {
         match amount {
@@ -110,7 +109,8 @@ fn run(format: &Format, amount: Amount, seed: u64, keep: Option<&Path>) -> u64 {
             }
         }
         cases += 1;
-        CASES.fetch_add(1, Ordering::Relaxed);
+        // The watchdog ends with the process, not before.
+        let _ = done.send(());
     }
     println!(
         "{}: {cases} archives in {} s, {differences} read differently",

@@ -3,7 +3,7 @@
 
 pub use super::page::Column;
 use super::page::{self, Met};
-use super::{array, lines};
+use super::{array, lines, model, samples};
 use crate::manifest::{Manifest, Record, content_hash};
 use shale_codec::{Codec, Decoder, Filter, xxh3_64};
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +28,8 @@ pub struct SharedTables {
     pub frames: Rows,
     /// Table `references`.
     pub references: Rows,
+    /// Table `chunks`.
+    pub chunks: Rows,
 }
 
 /// The tables of the newest snapshot, and what the root says of it.
@@ -143,6 +145,14 @@ impl<'b> Image<'b> {
             |at, kinds: &[bool]| table(bytes, root.get(at..at + 88)?, kinds, &mut met);
         // The last snapshot is the newest; the ones before are skipped.
         let mut at = 376;
+        let chunks = match *root.get(7)? {
+            0 => Rows::default(),
+            1 => {
+                at += 88;
+                table_at(376, &[true; 8])?
+            }
+            _ => return None,
+        };
         for _ in 1..u32_at(&root, 0)? {
             at += 544 + usize::from(u16::from_le_bytes([*root.get(at)?, *root.get(at + 1)?]));
         }
@@ -153,6 +163,7 @@ impl<'b> Image<'b> {
             extents: table_at(112, &[true, true])?,
             frames: table_at(200, &[true; 10])?,
             references: table_at(288, &[true])?,
+            chunks,
         };
         let snapshot = SnapshotTables {
             times_kept,
@@ -169,6 +180,10 @@ impl<'b> Image<'b> {
         met.extend(codecs.iter().map(|codec| ("codec", codec & 0xff)));
         met.extend(codecs.iter().map(|codec| ("filter", codec >> 8 & 0xff)));
         met.extend(shared.frames.integers(5)[..frame_count].iter().map(|&depth| ("depth", depth)));
+        for chunk in 1..shared.chunks.len() {
+            met.insert(("encoder", shared.chunks.integers(4)[chunk - 1] & 255));
+            met.insert(("chunk depth", shared.chunks.integers(6)[chunk - 1]));
+        }
         Some(Self { bytes, shared, snapshot, met })
     }
 
@@ -253,7 +268,7 @@ impl<'b> Image<'b> {
             let base = self.shared.contents.number(0, payload)?;
             len = self.shared.contents.number(0, payload + 1)?.checked_sub(base)?;
             data = self.data_map(base, len)?;
-            let read = |at, buffer: &mut [u8]| self.read(base + at, buffer, frames).ok_or(());
+            let read = |at, buffer: &mut [u8]| self.read(base + at, buffer, 4, frames).ok_or(());
             content = content_hash(len, &data, read).ok()?;
         }
         let mut xattrs = BTreeMap::new();
@@ -298,11 +313,12 @@ impl<'b> Image<'b> {
         Some(map)
     }
 
-    /// Fills `buffer` from a position in content space.
+    /// Fills `buffer` from a position in content space. Needs only chunks of less than this depth.
     fn read(
         &self,
         mut position: u64,
         mut buffer: &mut [u8],
+        depth: u64,
         frames: &mut HashMap<u64, Vec<u8>>,
     ) -> Option<()> {
         while !buffer.is_empty() {
@@ -313,6 +329,14 @@ impl<'b> Image<'b> {
             let mut len = left.min(buffer.len() as u64) as usize;
             if stream >= u64::MAX - 1 {
                 buffer[..len].fill(0);
+            } else if stream >= 1 << 63 {
+                let at = stream - (1 << 63) + (position - base);
+                let chunk = self.shared.chunks.last_at_most(at)?;
+                self.rebuild(chunk, depth, frames)?;
+                let rebuilt = frames.get(&(chunk | 1 << 63))?;
+                let within = (at - self.shared.chunks.number(0, chunk)?) as usize;
+                len = len.min(rebuilt.len() - within);
+                buffer[..len].copy_from_slice(&rebuilt[within..within + len]);
             } else {
                 let at = stream + (position - base);
                 let frame = self.shared.frames.last_at_most(at)?;
@@ -326,6 +350,40 @@ impl<'b> Image<'b> {
             buffer = &mut buffer[len..];
         }
         Some(())
+    }
+
+    /// Puts the bytes of a chunk of less than this depth into `frames`, with bit 63 set in its
+    /// number.
+    fn rebuild(&self, chunk: u64, depth: u64, frames: &mut HashMap<u64, Vec<u8>>) -> Option<()> {
+        let column = |column| self.shared.chunks.number(column, chunk);
+        let (content, offset, plain_len) = (column(1)?, column(2)?, column(3)?);
+        let len = self.shared.chunks.number(0, chunk + 1)?.checked_sub(column(0)?)?;
+        let model = model::Model::of(column(4)?)?;
+        let own_depth = column(6)?;
+        if own_depth >= depth || !(1..=3).contains(&own_depth) || plain_len > 1 << 20 {
+            return None;
+        }
+        if frames.contains_key(&(chunk | 1 << 63)) {
+            return Some(());
+        }
+        let start = offset.min(model.window_needed());
+        let base = self.shared.contents.number(0, content)?;
+        let content_len = self.shared.contents.number(0, content + 1)?.checked_sub(base)?;
+        let end = content_len.min(offset.checked_add(plain_len + 1024)?);
+        let mut data = vec![0; end.checked_sub(offset - start)? as usize];
+        self.read(base + offset - start, &mut data, own_depth, frames)?;
+        let plain_end = (start + plain_len) as usize;
+        let rebuilt = model::rebuild(model::Chunk {
+            model,
+            carried: column(5)?,
+            offset,
+            data: &data,
+            start: start as usize,
+            end: (plain_end < data.len()).then_some(plain_end),
+        })?;
+        let is_right = rebuilt.len() as u64 == len && xxh3_64(&rebuilt) as u32 == column(7)? as u32;
+        frames.insert(chunk | 1 << 63, rebuilt);
+        is_right.then_some(())
     }
 
     /// Puts the plain bytes of a frame, and of all it refers to, into `frames`.
@@ -358,6 +416,18 @@ impl<'b> Image<'b> {
             let mut form = Vec::new();
             Decoder::new().decode(codec, &[], &stored[at..], form_len, &mut form).ok()?;
             plain = lines::undo(&form).filter(|plain| plain.len() == plain_len)?;
+        } else if filter == Filter::Samples {
+            let parts = samples::split(stored)?;
+            let rest_len = plain_len.checked_sub(parts.len())?;
+            if rest_len > 0 {
+                Decoder::new().decode(codec, &[], parts.rest, rest_len, &mut plain).ok()?;
+            } else if !parts.rest.is_empty() {
+                return None;
+            }
+            let tail = plain.get(parts.head_len..)?.to_vec();
+            plain.truncate(parts.head_len);
+            plain.extend(parts.undo()?);
+            plain.extend(tail);
         } else if filter == Filter::Array {
             let (shape, stored) = stored.split_at_checked(3)?;
             let mut form = shape.to_vec();

@@ -1,9 +1,12 @@
-//! Promise: `compact`, `forget` and `merge` keep every byte and attribute of what they keep, copy
-//! frames as they are stored, and never copy damage.
+//! Promise: `compact`, `forget`, `merge`, and `rewrite` of metadata, keep every byte and attribute
+//! of what they keep, copy frames as they are stored, and never copy damage.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use shale_tests::command::{create, expect_code, run, shale};
+use shale_tests::image;
 use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
 use shale_tests::nasty::tiny_tree;
@@ -227,4 +230,210 @@ fn parity_is_kept_and_repairs_while_copying() {
     let (json, _) = shale_in(folder, &["compact", "a.shale", "-o", "c.shale", "--json"], 0);
     assert!(!json.contains("\"parity\": null"), "{json}");
     shale_in(folder, &["check", "c.shale"], 0);
+}
+
+/// What tells the stored bytes of the frames of an image apart.
+fn frames(folder: &Path, image: &str) -> HashSet<(u64, u64, u64)> {
+    let image = image::open(&std::fs::read(folder.join(image)).unwrap()).unwrap();
+    let records = image.frame_records(0..u64::MAX).map(|record| record.unwrap().1);
+    records.map(|record| (record.stored_sum, record.stored_len, record.plain_sum)).collect()
+}
+
+#[test]
+fn rewrite_of_metadata_copies_frames() {
+    // Settings that no level has: what was packed again would be other frames.
+    let folder = places::disk();
+    let folder = folder.path();
+    let source = folder.join("source");
+    std::fs::create_dir(&source).unwrap();
+    make(&tiny_tree(3), &source, 3).unwrap();
+    std::fs::write(source.join("large"), noise(NOISE_LEN, 1)).unwrap();
+    std::fs::write(source.join("text"), "a line of text\n".repeat(30_000)).unwrap();
+    create(&source, &folder.join("old.shale"), &["-1", "-C", "zstd:7", "--parity", "5%"]);
+    let old = frames(folder, "old.shale");
+    let how = ["--owner", "7", "--group=8", "--chmod", "F600", "--mtime", "@1700000000.5"];
+    let rewrite = |more: &[&str], output: &str| {
+        let words = [&["rewrite", "old.shale", "-o", output, "-v"], &how[..], more].concat();
+        shale_in(folder, &words, 0).1
+    };
+    let said = rewrite(&[], "new.shale");
+    assert!(said.contains("copied") && said.contains("verified"), "{said}");
+    assert_eq!(frames(folder, "new.shale"), old);
+    // A level packs anew. The tree is the same.
+    rewrite(&["-2"], "packed.shale");
+    assert_ne!(frames(folder, "packed.shale"), old);
+    shale_in(folder, &["diff", "new.shale", "packed.shale"], 0);
+    image::manifest_at(&folder.join("new.shale"))
+        .assert_equals(&image::manifest_at(&folder.join("packed.shale")), "packed anew");
+    shale_in(folder, &["check", "new.shale"], 0);
+    let (info, _) = shale_in(folder, &["info", "new.shale", "--json"], 0);
+    assert!(!info.contains("\"parity\": null"), "{info}");
+
+    // What is left out takes its frames with it.
+    rewrite(&["--exclude", "large", "--snapshot", "less", "--label", "a b"], "less.shale");
+    let less = frames(folder, "less.shale");
+    assert!(less.len() < old.len() && less.is_subset(&old));
+    assert!(len_of(folder, "less.shale") < len_of(folder, "new.shale") - NOISE_LEN as u64 / 2);
+    shale_in(folder, &["ls", "less.shale", "large", "--snapshot", "less"], 1);
+    let (info, _) = shale_in(folder, &["info", "less.shale", "--json"], 0);
+    assert!(info.contains("\"a b\"") && info.contains("rewrite writer="), "{info}");
+    rewrite(&["--exclude", "large", "-2"], "packed-less.shale");
+    shale_in(folder, &["diff", "less.shale", "packed-less.shale"], 0);
+
+    // Entries that are added, and empty directories that are left out.
+    std::fs::write(folder.join("pseudo"), "added d 700 1 2\nnode c 600 0 0 5 1\n").unwrap();
+    rewrite(&["--pseudo", "pseudo", "--max-size", "1M"], "pseudo.shale");
+    rewrite(&["--pseudo", "pseudo", "--max-size", "1M", "-2"], "packed-pseudo.shale");
+    shale_in(folder, &["diff", "pseudo.shale", "packed-pseudo.shale"], 0);
+    assert!(frames(folder, "pseudo.shale").is_subset(&old));
+
+    // Without any of it, an image is packed anew, as ever.
+    let words = ["rewrite", "old.shale", "-o", "anew.shale"];
+    shale_in(folder, &words, 0);
+    assert_ne!(frames(folder, "anew.shale"), old);
+    shale_in(folder, &["diff", "old.shale", "anew.shale"], 0);
+}
+
+#[test]
+fn every_snapshot_is_whole_after_append_compact_forget_and_merge() {
+    let (folder, manifests) = grown("-3");
+    let folder = folder.path();
+    let names = ["2026-01-01", "2026-01-02", "2026-02-01"];
+    shale_in(folder, &["compact", "image.shale", "-o", "compact.shale"], 0);
+    let words = ["forget", "image.shale", "--keep-last", "2", "-o", "kept.shale"];
+    shale_in(folder, &words, 0);
+    let words = ["compact", "image.shale", "--keep", "#0", "-o", "first.shale"];
+    shale_in(folder, &words, 0);
+    let words = ["merge", "first.shale", "kept.shale", "--snapshots", "-o", "merged.shale"];
+    shale_in(folder, &words, 0);
+    // An image that was merged grows on.
+    let source = folder.join("source");
+    std::fs::write(source.join("late"), noise(70_000, 9)).unwrap();
+    let words = ["append", "merged.shale", "source", "-3", "--snapshot", "2026-03-01"];
+    shale_in(folder, &words, 0);
+    let late = Manifest::of(&source).unwrap();
+    for image in ["image.shale", "compact.shale", "merged.shale"] {
+        for (name, manifest) in names.iter().zip(&manifests) {
+            assert_snapshot(folder, image, name, manifest);
+        }
+        shale_in(folder, &["check", "--level", "content", image], 0);
+    }
+    for (name, manifest) in names.iter().zip(&manifests).skip(1) {
+        assert_snapshot(folder, "kept.shale", name, manifest);
+    }
+    assert_snapshot(folder, "merged.shale", "2026-03-01", &late);
+    // What came apart and together again has no byte twice.
+    let stored = |image: &str| {
+        let image = image::open(&std::fs::read(folder.join(image)).unwrap()).unwrap();
+        image.frame_count()
+    };
+    let words = ["compact", "merged.shale", "--keep=#0", "--keep=#1", "--keep=#2"];
+    shale_in(folder, &[&words[..], &["-o", "again.shale"]].concat(), 0);
+    assert!(stored("again.shale") <= stored("compact.shale") + 4);
+}
+
+#[test]
+fn a_hundred_images_are_merged_at_once() {
+    let folder = places::disk();
+    let folder = folder.path();
+    let mut words = vec!["merge".to_owned()];
+    for number in 0..100 {
+        let source = folder.join(format!("s{number}"));
+        std::fs::create_dir(&source).unwrap();
+        std::fs::write(source.join("own"), noise(3000, number)).unwrap();
+        std::fs::write(source.join("shared"), noise(9000, 1)).unwrap();
+        create(&source, &folder.join(format!("{number}.shale")), &["-1"]);
+        words.push(format!("{number}.shale=/{number}"));
+    }
+    words.extend(["-o", "all.shale", "--json"].map(str::to_owned));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (json, _) = shale_in(folder, &words, 0);
+    assert_eq!(number(&json, "equal_contents"), 99, "{json}");
+    assert_eq!(number(&json, "contents"), 102, "a hundred, the shared one and the empty one");
+    shale_in(folder, &["check", "all.shale"], 0);
+}
+
+#[test]
+fn signed_sources_are_told_and_damaged_tables_are_refused() {
+    let (folder, _) = two();
+    let folder = folder.path();
+    shale_in(folder, &["keygen", "key"], 0);
+    shale_in(folder, &["sign", "a.shale", "--key", "key", "--embed"], 0);
+    let outputs: [&[&str]; 3] = [
+        &["merge", "a.shale=/a", "b.shale=/b", "-o", "c.shale"],
+        &["compact", "a.shale", "-o", "d.shale"],
+        &["rewrite", "a.shale", "--owner", "1", "-o", "e.shale"],
+    ];
+    for words in outputs {
+        let (_, stderr) = shale_in(folder, words, 0);
+        assert!(stderr.contains("signature"), "{words:?}: {stderr}");
+        let output = words.last().unwrap();
+        shale_in(folder, &["check", output], 0);
+        std::fs::remove_file(folder.join(output)).unwrap();
+    }
+    // The damage is in the tables: in the last quarter of an image of little noise.
+    let source = folder.join("small");
+    std::fs::create_dir(&source).unwrap();
+    for number in 0..2000 {
+        let text = format!("file {number}\n").repeat(number % 7 + 1);
+        std::fs::write(source.join(format!("name-{number}")), text).unwrap();
+    }
+    create(&source, &folder.join("small.shale"), &["-1"]);
+    let whole = std::fs::read(folder.join("small.shale")).unwrap();
+    let mut refused = 0;
+    for part in 1..40 {
+        let mut bytes = whole.clone();
+        let at = bytes.len() * part / 40;
+        bytes[at] ^= 0x10;
+        std::fs::write(folder.join("small.shale"), &bytes).unwrap();
+        let mut command =
+            shale(["merge", "small.shale=/s", "b.shale=/b", "-q", "-f", "-o", "c.shale"]);
+        let output = command.current_dir(folder).output().unwrap();
+        match output.status.code() {
+            // The Merkle tree and the second root are not copied.
+            Some(0 | 3) => {
+                shale_in(folder, &["check", "-q", "c.shale"], 0);
+                std::fs::remove_file(folder.join("c.shale")).unwrap();
+            }
+            Some(1) => {
+                refused += 1;
+                assert!(!folder.join("c.shale").exists());
+            }
+            code => panic!("{code:?}: {}", String::from_utf8_lossy(&output.stderr)),
+        }
+    }
+    assert!(refused > 10, "{refused} of 39 damages were refused");
+}
+
+#[test]
+fn a_copy_to_a_full_disk_leaves_no_file() {
+    let (folder, _) = two();
+    let folder = folder.path();
+    let small = folder.join("small");
+    std::fs::create_dir(&small).unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&small);
+    if !mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        println!("skipped: a small disk needs the right to mount");
+        return;
+    }
+    let commands: [&[&str]; 4] = [
+        &["merge", "a.shale=/a", "b.shale=/b"],
+        &["compact", "a.shale"],
+        &["forget", "a.shale", "--keep-last", "1"],
+        &["rewrite", "a.shale", "--owner", "1"],
+    ];
+    let mut outputs = Vec::new();
+    for words in commands {
+        let mut command = shale(words);
+        let output = command.current_dir(folder).args(["-o", "small/out.shale"]).output().unwrap();
+        outputs.push((words, output, std::fs::read_dir(&small).unwrap().count()));
+    }
+    assert!(Command::new("umount").arg(&small).status().unwrap().success());
+    for (words, output, left) in outputs {
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {text}");
+        assert!(text.contains("No space left"), "{words:?}: {text}");
+        assert_eq!(left, 0, "{words:?}: a partial file stays behind");
+    }
 }

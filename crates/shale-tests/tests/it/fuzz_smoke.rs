@@ -89,6 +89,25 @@ fn manifest_lines_survive_mutation() {
     run(&seeds::manifests(), 20_000, fuzz::manifest_lines);
 }
 
+#[test]
+fn containers_are_taken_apart_and_read_back() {
+    let seeds = seeds::containers();
+    assert!(seeds.len() >= 9, "{} seeds", seeds.len());
+    run(&seeds, 800, fuzz::take_apart);
+}
+
+#[test]
+fn deflate_streams_survive_mutation() {
+    run(&seeds::deflate_streams(), 6000, fuzz::deflate_stream);
+}
+
+#[test]
+fn chunks_are_rebuilt_alike_by_two_readers() {
+    let seeds = seeds::chunks();
+    assert!(seeds.len() >= 12, "{} seeds", seeds.len());
+    run(&seeds, 3000, fuzz::chunk_rebuild);
+}
+
 /// A golden image.
 fn golden(name: &str) -> Vec<u8> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/images");
@@ -107,6 +126,11 @@ fn parity() {
 }
 
 #[test]
+fn thin() {
+    run(&fuzz::thin_seeds(), 3000, fuzz::thin);
+}
+
+#[test]
 fn signature() {
     run(&seeds::signatures(), 3000, fuzz::signature);
 }
@@ -122,8 +146,24 @@ fn build_then_read() {
 }
 
 #[test]
+fn append_index() {
+    run(&seeds::append_indexes(), 120, fuzz::append_index);
+}
+
+#[test]
 fn damage_then_read() {
     run(&seeds::damages(), 1500, fuzz::damage_then_read);
+}
+
+#[test]
+fn merge_images() {
+    let pair = |first: &[u8], second: &[u8]| {
+        let len = (first.len() as u32).to_le_bytes();
+        [&len[..], first, second].concat()
+    };
+    let (one, other) = (golden("0.3-tiny.shale"), golden("0.1-tiny.shale"));
+    let seeds = [pair(&one, &other), pair(&image(1), &one), pair(&image(2), &image(1))];
+    run(&seeds, 300, fuzz::merge_images);
 }
 
 #[test]
@@ -146,11 +186,17 @@ fn body(target: &str) -> fn(&[u8]) {
         "table_page" => fuzz::table_page,
         "frame_decode" => fuzz::frame_decode,
         "manifest_lines" => fuzz::manifest_lines,
+        "take_apart" => fuzz::take_apart,
+        "deflate_stream" => fuzz::deflate_stream,
+        "chunk_rebuild" => fuzz::chunk_rebuild,
         "identity" => fuzz::identity,
         "parity" => fuzz::parity,
         "signature" => fuzz::signature,
+        "thin" => fuzz::thin,
         "check_image" => fuzz::check_image,
+        "append_index" => fuzz::append_index,
         "build_then_read" => fuzz::build_then_read,
+        "merge_images" => fuzz::merge_images,
         "damage_then_read" => fuzz::damage_then_read,
         "import_tar" => importers::tar,
         "import_cpio" => importers::cpio,

@@ -10,12 +10,13 @@ use shale_read::{MemorySource, SnapshotChoice};
 use shale_tests::image;
 use shale_tests::second_reader::image::Image;
 use shale_tests::second_reader::page::Met;
+use shale_tests::second_reader::thin::join;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Every golden image; tidy compares this list with the folder.
-const IMAGES: [&str; 20] = [
+const IMAGES: [&str; 21] = [
     "0.1-tiny.shale",
     "0.1-metadata.shale",
     "0.1-contents.shale",
@@ -36,6 +37,7 @@ const IMAGES: [&str; 20] = [
     "0.3-snapshots.shale",
     "0.3-parity-blocks.shale",
     "0.4-arrays.shale",
+    "0.4-streams.shale",
 ];
 
 /// Of the tree of both images of 0.2.
@@ -74,6 +76,32 @@ fn a_second_reader_reads_every_golden_image() {
     }
 }
 
+/// A golden thin image, its base, and the identity of both together.
+const THIN: (&str, &str) = ("0.4-over-tiny.thin", "0.3-tiny.shale");
+
+#[test]
+fn a_golden_thin_image_holds_what_it_held_for_both_readers() {
+    let read = |name: &str| fs::read(folder().join(name)).unwrap();
+    let manifest = folder().join(THIN.0.replace(".thin", ".manifest"));
+    let expected = fs::read_to_string(manifest).unwrap();
+    let image = shale_read::Image::open_path(folder().join(THIN.0)).unwrap();
+    let tree = image.tree(&SnapshotChoice::Newest).unwrap();
+    assert!(image::manifest_of(&tree).unwrap().to_string() == expected);
+    let (thin, base) = (read(THIN.0), read(THIN.1));
+    let whole = join(&thin, &base).expect("the second reader joins it with its base");
+    let found = Image::open(&whole).unwrap().manifest().unwrap().to_string();
+    assert!(found == expected, "the second reader reads something else");
+    let mut stored = vec![0; image.len() as usize];
+    image.read_stored(0, &mut stored).unwrap();
+    assert!(whole == stored, "both readers join other bytes");
+    assert!(join(&thin, &read("0.3-names.shale")).is_none(), "another image is its base");
+    assert!(Image::open(&thin).is_none(), "a thin image is read without its base");
+    // The name and the manifest of the base are those of the tree below.
+    let first = image.tree(&SnapshotChoice::Index(0)).unwrap();
+    let tiny = fs::read_to_string(folder().join("0.3-tiny.manifest")).unwrap();
+    assert!(image::manifest_of(&first).unwrap().to_string() == tiny);
+}
+
 #[test]
 fn golden_images_use_everything_that_the_format_has() {
     let mut met = Met::new();
@@ -88,6 +116,8 @@ fn golden_images_use_everything_that_the_format_has() {
     all("codec", &mut (0..=4));
     all("filter", &mut (0..=5));
     all("depth", &mut (0..=8));
+    all("encoder", &mut (1..=3));
+    all("chunk depth", &mut (1..=3));
     all("page codec", &mut (0..=2));
     // Tables that are empty, that have one page, and with one level or more of index pages.
     all("levels", &mut [0, 1, 3, 4].into_iter());

@@ -8,6 +8,7 @@ mod long; // promises that take minutes, root, a network or FUSE: left out by `m
 mod reads; // what reading decodes
 mod redundancy; // what is there twice is stored once
 mod golden; // images of earlier versions
+mod samples; // sound and pictures as residuals
 mod specification; // a second reader, written from the specification
 mod vectors; // each step of reading an image
 mod open; // where an image is found
@@ -17,6 +18,8 @@ mod fuzz_smoke; // any bytes
 mod bad_input; // messages, exit codes and what is left behind
 mod choose; // what is taken of a source
 mod append; // images that grow
+mod thin; // images over others
+mod append_safety; // and what ends that early
 mod recompress; // compressed files as what is in them
 mod assemble; // copies of images, in part or together
 mod tar; // tar, in and out

@@ -10,6 +10,7 @@ use shale_tests::command::{
 use shale_tests::manifest::Manifest;
 use shale_tests::places;
 use shale_tests::random::Random;
+use shale_tests::second_reader::image::Image;
 use tempfile::TempDir;
 
 /// Text that differs by `seed`, about 40 bytes a line.
@@ -69,6 +70,19 @@ fn compressed_tree() -> (TempDir, PathBuf) {
     write("garbage-behind.gz", &[&member[..], b"and some garbage"].concat());
     write("zeroes-behind.gz", &[&member[..], &[0; 100_000]].concat());
     write("in-itself.gz", &gzip("-6", &member));
+    let twice = gzip("-9", &gzip("-6", &member));
+    write("in-itself-thrice.gz", &twice);
+    write("in-itself-four-times.gz", &gzip("-1", &twice));
+    let tar = |names: &[&str]| {
+        let mut tar = Command::new("tar");
+        expect_code(tar.current_dir(&tree).args(["-cf", "-"]).args(names), 0).stdout
+    };
+    let archive = tar(&["plain", "0-6.gz", "1-9.gz", "in-itself-thrice.gz"]);
+    write("plain.tar", &archive);
+    write("nested.tar.gz", &gzip("-6", &archive));
+    write("cut-nested.tar.gz", &gzip("-6", &archive)[..1000]);
+    write("tar-in-tar.tgz", &gzip("-9", &tar(&["plain.tar", "2-6.gz"])));
+    write("bomb-in-bomb.gz", &gzip("-9", &gzip("-9", &vec![0; 40 << 20])));
     write("bomb.gz", &gzip("-9", &vec![0; 20 << 20]));
     write("tiny.gz", &gzip("-9", b"tiny"));
     write("empty.gz", &gzip("-9", b""));
@@ -150,6 +164,9 @@ fn compressed_files_come_back_bit_for_bit() {
         let factor = if level == "-6" { 2 } else { 1 };
         assert!(with * factor < without, "{level}: {with} of {without} bytes");
         run(["check".as_ref(), image.as_os_str()]);
+        let bytes = fs::read(&image).unwrap();
+        let second = Image::open(&bytes).expect("the second reader opens it");
+        assert!(second.met().contains(&("chunk depth", 3)), "nothing is three layers deep");
         let target = folder.path().join(format!("extracted{level}"));
         extract(&image, &target);
         expected.assert_equals(&Manifest::of(&target).unwrap(), level);

@@ -8,11 +8,13 @@ use shale_codec::merkle::{LeafHasher, tree};
 use shale_codec::parity::{ParityDecoder, ParityEncoder};
 use shale_codec::signature::{SecretKey, is_signed};
 use shale_codec::{Codec, Decoder, Filter, Xxh3, xxh3_64};
+use shale_deflate::{Cut, InHand, Model, Task, rebuild};
+use shale_format::limits::CHUNK_PROBES_MAX;
 use shale_format::merkle::{FAN_OUT, LEAF_LEN};
 use shale_format::{MerkleHead, Signature};
 use shale_table::{ColumnSpec, Page, Schema};
 use shale_tests::second_reader::page::{self as second_page, Column};
-use shale_tests::second_reader::{array, lines};
+use shale_tests::second_reader::{array, lines, model, samples};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,6 +40,11 @@ impl Case {
             Some([Token::Word(word)]) => word,
             other => panic!("{key} is one word, not {other:?}"),
         }
+    }
+
+    /// What the case shows.
+    fn name(&self) -> String {
+        String::from_utf8_lossy(&self.bytes("name")).into_owned()
     }
 
     fn number(&self, key: &str) -> u64 {
@@ -135,6 +142,37 @@ fn sums_are_those_of_the_vectors() {
         let mut pieces = Xxh3::new();
         input.chunks(17).for_each(|piece| pieces.update(piece));
         assert_eq!(pieces.sum_64(), xxh3_64(&input));
+    }
+}
+
+#[test]
+fn chunks_are_those_of_the_vectors() {
+    for case in cases("chunks.txt", 25) {
+        let part = |key| if case.all(key).next().is_some() { case.bytes(key) } else { Vec::new() };
+        let [window, plain, after] = ["window", "plain", "after"].map(part);
+        let (number, carried) = (case.number("model"), case.number("carried"));
+        let cut = Cut {
+            before: case.number("offset"),
+            bits: carried as u8,
+            bit_count: (carried >> 8) as u8,
+            in_hand: (carried >> 16 & 0xffff > 0).then_some(InHand {
+                len: (carried >> 16) as u16,
+                distance: (carried >> 32) as u16,
+            }),
+        };
+        let model = Model::from_number(number).unwrap();
+        let task = Task { window: &window, plain: &plain, after: &after };
+        let rebuilt = rebuild(model, &cut, &task, CHUNK_PROBES_MAX).unwrap();
+        assert!(rebuilt == case.bytes("bytes"), "{}", case.name());
+        let second = model::rebuild(model::Chunk {
+            model: model::Model::of(number).unwrap(),
+            carried,
+            offset: case.number("offset"),
+            data: &[&window[..], &plain, &after].concat(),
+            start: window.len(),
+            end: (!after.is_empty()).then_some(window.len() + plain.len()),
+        });
+        assert!(second == Some(rebuilt), "{}: the second reader", case.name());
     }
 }
 
@@ -276,6 +314,22 @@ fn arrays_are_what_the_vectors_say() {
 }
 
 #[test]
+fn samples_are_what_the_vectors_say() {
+    for case in cases("samples.txt", 6) {
+        let (stored, plain) = (case.bytes("stored"), case.bytes("plain"));
+        let name = String::from_utf8(case.bytes("name")).unwrap();
+        let mut found = Vec::new();
+        let ways = (Codec::Stored, Filter::Samples);
+        Decoder::new().decode_filtered(ways, &[], &stored, plain.len(), &mut found).unwrap();
+        assert_eq!(found, plain, "{name}");
+        let parts = samples::split(&stored).unwrap();
+        let (head, tail) = parts.rest.split_at(parts.head_len);
+        let undone = [head, &parts.undo().unwrap(), tail].concat();
+        assert_eq!(undone, plain, "{name}");
+    }
+}
+
+#[test]
 fn codecs_decode_what_the_vectors_have() {
     for case in cases("codecs.txt", 10) {
         let codec = Codec::from_name(case.word("codec")).unwrap();
@@ -327,8 +381,15 @@ fn a_program_in_another_language_agrees_with_the_vectors() {
     let (stdout, stderr) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
-    for name in ["pages.txt", "numbers.txt", "filters.txt", "lines.txt", "arrays.txt", "parity.txt"]
-    {
+    for name in [
+        "pages.txt",
+        "numbers.txt",
+        "filters.txt",
+        "lines.txt",
+        "arrays.txt",
+        "samples.txt",
+        "parity.txt",
+    ] {
         assert!(stdout.contains(&format!("{name}: ")), "{name} was not checked: {stdout}");
     }
 }

@@ -1,5 +1,7 @@
 //! The frames of the image that is continued: what references of new frames may cost.
 
+use std::ops::Range;
+
 use crate::base::image::{Base, BaseFrame};
 use crate::plan::error::WriteError;
 
@@ -17,13 +19,17 @@ impl OldFrames {
     /// # Errors
     /// The image cannot be read.
     pub(crate) fn of(base: &dyn Base) -> Result<Self, WriteError> {
-        let frames = base.frames()?;
+        Ok(Self::new(base.frames()?))
+    }
+
+    /// Takes frames in order, the first at the start of the stream.
+    pub(crate) fn new(frames: Vec<BaseFrame>) -> Self {
         let mut start = 0;
         let starts = frames.iter().map(|frame| {
             start += frame.plain_len;
             start - frame.plain_len
         });
-        Ok(Self { starts: starts.collect(), frames })
+        Self { starts: starts.collect(), frames }
     }
 
     /// Number of frames.
@@ -50,6 +56,20 @@ impl OldFrames {
     pub(crate) fn frame_at(&self, stream_offset: u64) -> (usize, u64) {
         let frame = self.starts.partition_point(|&start| start <= stream_offset).saturating_sub(1);
         (frame, self.starts[frame])
+    }
+
+    /// The frame that holds the byte at an offset in stream space, if there is one.
+    pub(crate) fn frame_with(&self, stream_offset: u64) -> Option<(usize, u64)> {
+        let (frame, start) = match self.frames.is_empty() {
+            true => return None,
+            false => self.frame_at(stream_offset),
+        };
+        (stream_offset < start + self.len_of(frame)).then_some((frame, start))
+    }
+
+    /// The bytes of a frame in stream space.
+    pub(crate) fn range_of(&self, frame: usize) -> Range<u64> {
+        self.starts[frame]..self.starts[frame] + self.len_of(frame)
     }
 
     /// All frames that are decoded before a frame.

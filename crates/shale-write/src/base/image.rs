@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use shale_codec::merkle::LeafHasher;
-use shale_format::Root;
+use shale_format::{AppendIndex, Root};
 use shale_table::{Page, PageRef, Schema, TableRoot};
 
 use crate::plan::digest::ContentDigest;
@@ -98,11 +98,11 @@ pub trait Base: Send + Sync {
         holes: &[Range<u64>],
     ) -> Result<bool, BaseError>;
 
-    /// Returns whether bytes of a content are rebuilt.
+    /// Returns the greatest depth of the chunks that a content is rebuilt from; 0 if it is not.
     ///
     /// # Errors
     /// The image cannot be read.
-    fn content_is_rebuilt(&self, content: u64) -> Result<bool, BaseError>;
+    fn content_depth(&self, content: u64) -> Result<u64, BaseError>;
 
     /// Returns all frames, in order.
     ///
@@ -115,6 +115,12 @@ pub trait Base: Send + Sync {
     /// # Errors
     /// The image cannot be read.
     fn frame(&self, frame: u64) -> Result<Arc<Vec<u8>>, BaseError>;
+
+    /// Returns the append indexes of the image, as far as they can be read. They are hints.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    fn append_indexes(&self) -> Result<Vec<AppendIndex>, BaseError>;
 
     /// Returns a page of a table of the image.
     ///

@@ -39,7 +39,8 @@ pub(crate) struct Learned {
     pub(crate) anchors: Vec<Anchor>,
 }
 
-/// Learns all frames of the image that is continued, and calls `learned` for each, in order.
+/// Learns frames of the image that is continued, and calls `learned` for each, in order. `frames`
+/// says which ones are decoded: all if it is `None`. Nothing is learned of the others.
 ///
 /// # Errors
 /// The build was cancelled, or `learned` fails.
@@ -47,6 +48,7 @@ pub(crate) fn learn<'env>(
     build: &Build<'env>,
     old: &Arc<OldFrames>,
     wanted: Wanted,
+    frames: Option<&[bool]>,
     mut learned: impl FnMut(Learned),
 ) -> Result<(), WriteError> {
     let Some(base) = build.base() else { return Ok(()) };
@@ -60,7 +62,11 @@ pub(crate) fn learn<'env>(
         build.check_cancel()?;
         let at = start;
         start += old.len_of(frame);
-        in_progress.push_back(build.submit(Urgency::Normal, Stage::Refer, move |_| {
+        if frames.is_some_and(|frames| !frames[frame]) {
+            in_progress.push_back(None);
+            continue;
+        }
+        in_progress.push_back(Some(build.submit(Urgency::Normal, Stage::Refer, move |_| {
             let mut found = Learned::default();
             let Ok(plain) = base.frame(frame as u64) else { return found };
             if wanted.sketch {
@@ -70,15 +76,15 @@ pub(crate) fn learn<'env>(
                 found.anchors = anchors_of(&plain, at, wanted.window_len, step_log2);
             }
             found
-        }));
+        })));
         if in_progress.len() > in_progress_max
             && let Some(oldest) = in_progress.pop_front()
         {
-            learned(build.wait(&oldest));
+            learned(oldest.map(|oldest| build.wait(&oldest)).unwrap_or_default());
         }
     }
     for ticket in in_progress {
-        learned(build.wait(&ticket));
+        learned(ticket.map(|ticket| build.wait(&ticket)).unwrap_or_default());
     }
     Ok(())
 }

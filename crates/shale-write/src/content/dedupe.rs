@@ -139,22 +139,13 @@ impl Contents {
         }
     }
 
-    /// Returns whether bytes of a content are rebuilt.
+    /// Returns the depth of the chunks of a content of the image that is continued; 0 if it has
+    /// none.
     ///
     /// # Errors
     /// The image that is continued cannot be read.
-    pub(crate) fn is_rebuilt(&self, id: u64) -> Result<bool, WriteError> {
-        match (&self.base, id.checked_sub(self.first)) {
-            (Some(base), None) => Ok(base.content_is_rebuilt(id)?),
-            (_, local) => {
-                let range = self.range(local.unwrap_or_default() as u32);
-                let mut is_rebuilt = false;
-                self.extents.visit(range.start, range.end, |_, place| {
-                    is_rebuilt |= matches!(place, Place::Rebuilt(_));
-                });
-                Ok(is_rebuilt)
-            }
-        }
+    pub(crate) fn depth_in_base(&self, id: u64) -> Result<u64, WriteError> {
+        Ok(self.base.as_ref().map_or(Ok(0), |base| base.content_depth(id))?)
     }
 
     /// Returns the starts in content space, in the order of the table.

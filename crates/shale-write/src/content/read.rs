@@ -10,8 +10,11 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 use crate::content::categorize::category_of;
+use crate::content::samples::{SampleFinder, SampleRun};
 use crate::plan::digest::{ContentDigest, ContentHasher, is_zero};
 use crate::plan::report::problem_kind;
+use crate::recompress::container::Container;
+use crate::recompress::gate::Reservation;
 use shale_format::{Category, ChunkRecord, InodeKind};
 use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
 
@@ -23,6 +26,8 @@ pub(crate) const ATTEMPTS_MAX: u32 = 4;
 /// table of extents, about ten bytes. A codec stores as many zeroes in about as much, but a reader
 /// has to decode them.
 pub(crate) const ZERO_BLOCK_LEN: usize = 4096;
+/// Shorter runs of zeroes between samples are no runs.
+const SAMPLE_ZEROES_LEN_MIN: u64 = 256 << 10;
 /// Bytes read at a time from large files: a multiple of the blocks of zeroes and of digests.
 const PIECE_LEN: usize = 1 << 20;
 
@@ -46,6 +51,8 @@ pub(crate) struct SmallContent {
     pub(crate) holes: Vec<Range<u64>>,
     pub(crate) digest: ContentDigest,
     pub(crate) category: Category,
+    /// Ranges of samples, in order.
+    pub(crate) samples: Vec<(Range<usize>, SampleRun)>,
     /// See [`crate::layout::similarity`]; empty where the order does not need it.
     pub(crate) similarity_sketch: Vec<u64>,
     /// Number of further attempts.
@@ -54,6 +61,10 @@ pub(crate) struct SmallContent {
     pub(crate) change: Option<ChangeKind>,
     /// Deflate streams in it, in order.
     pub(crate) streams: Vec<FoundStream>,
+    /// Its streams were not looked for yet: an equal file was met, or there was no memory.
+    pub(crate) is_deferred: bool,
+    /// The memory that the streams take.
+    pub(crate) reservation: Option<Reservation>,
 }
 
 /// A deflate stream in a content.
@@ -61,9 +72,11 @@ pub(crate) struct SmallContent {
 pub(crate) struct FoundStream {
     /// What it holds.
     pub(crate) plain: Box<SmallContent>,
-    /// Ranges of the content, ascending, and what they are rebuilt from. `base` and `content` are
-    /// not known yet.
+    /// Ranges of the content, ascending, and what they are rebuilt from. `base`, `content` and
+    /// `depth` are not known yet.
     pub(crate) chunks: Vec<(Range<usize>, ChunkRecord)>,
+    /// What it was found in.
+    pub(crate) kind: Container,
 }
 
 /// What to do about files that change while they are read.
@@ -184,17 +197,25 @@ pub(crate) fn small_content(
         at = hole.end as usize;
     }
     split_runs(&bytes, at..bytes.len(), &mut runs);
+    let mut finder = SampleFinder::new(bytes.len() as u64);
+    let samples = finder.push(&bytes);
+    if !samples.is_empty() {
+        join_short_runs(&mut runs);
+    }
     SmallContent {
         metadata,
         runs,
         holes,
         digest: hasher.finish(),
-        category: category_of(&bytes),
+        category: finder.category().unwrap_or_else(|| category_of(&bytes)),
+        samples,
         similarity_sketch: Vec::new(),
         bytes,
         read_again: 0,
         change: None,
         streams: Vec::new(),
+        is_deferred: false,
+        reservation: None,
     }
 }
 
@@ -299,6 +320,30 @@ pub(crate) fn split_runs(bytes: &[u8], range: Range<usize>, runs: &mut Vec<Run>)
     if data_start < range.end {
         runs.push(Run::Data(data_start..range.end));
     }
+}
+
+/// Joins runs of samples with zeroes between them that are no longer than a frame: the codec of
+/// samples stores them in next to nothing, and a run costs frames their boundaries.
+pub(crate) fn join_short_runs(runs: &mut Vec<Run>) {
+    let mut joined: Vec<Run> = Vec::with_capacity(runs.len());
+    let mut at = 0;
+    for run in runs.drain(..) {
+        let (start, is_short) = match &run {
+            Run::Data(range) => (range.start, true),
+            Run::Zero(len) => (at, *len < SAMPLE_ZEROES_LEN_MIN),
+            Run::Hole(_) => (at, false),
+        };
+        at = match &run {
+            Run::Data(range) => range.end,
+            Run::Zero(len) | Run::Hole(len) => start + *len as usize,
+        };
+        match joined.last_mut() {
+            Some(Run::Data(last)) if is_short && last.end == start => last.end = at,
+            _ if is_short => joined.push(Run::Data(start..at)),
+            _ => joined.push(run),
+        }
+    }
+    *runs = joined;
 }
 
 /// A large content that comes in pieces, from front to back.

@@ -1,8 +1,9 @@
 //! What all stages of a build share: options, plan and progress, and the threads.
 
+use std::collections::HashSet;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::base::image::Base;
 use crate::content::read::{Patience, SMALL_LEN_MAX};
@@ -10,9 +11,11 @@ use crate::exec::pool::{Pool, Ticket, Urgency, with_pool};
 use crate::exec::scratch::EncoderScratch;
 use crate::exec::stages::StageTimes;
 use crate::plan::budget::Plan;
+use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
 use crate::plan::options::Options;
 use crate::plan::report::Stage;
+use crate::recompress::gate::Gate;
 use crate::recompress::take_apart::FILE_LEN_MAX;
 use shale_host::{Phase, Progress};
 
@@ -25,6 +28,10 @@ pub(crate) struct Env<'a> {
     base: Option<Arc<dyn Base>>,
     /// Set when the build ends: tasks that wait are not run any more.
     leave: AtomicBool,
+    /// Memory for taking files apart.
+    pub(crate) gate: Arc<Gate>,
+    /// Files with streams that were met.
+    met: Mutex<HashSet<ContentDigest>>,
     /// Complete when all threads have ended.
     pub(crate) times: StageTimes,
 }
@@ -42,12 +49,19 @@ impl<'a> Env<'a> {
     ) -> Result<Self, WriteError> {
         let plan = Plan::new(options, content_bytes_max)?;
         let leave = AtomicBool::new(false);
-        Ok(Self { options, plan, progress, base, leave, times: StageTimes::default() })
+        let gate = Gate::new(plan.recompress_bytes_max);
+        let (met, times) = (Mutex::default(), StageTimes::default());
+        Ok(Self { options, plan, progress, base, leave, gate, met, times })
     }
 
     /// Length up to which files may be read whole. It is more where streams in them are looked for.
     pub(crate) fn whole_len_max(&self) -> u64 {
-        if self.options.recompress { FILE_LEN_MAX } else { SMALL_LEN_MAX }
+        if self.plan.recompress { FILE_LEN_MAX } else { SMALL_LEN_MAX }
+    }
+
+    /// Notes a file with streams. Returns whether it is the first one with these bytes.
+    pub(crate) fn meet(&self, digest: ContentDigest) -> bool {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner).insert(digest)
     }
 
     /// What to do about files that change while they are read.

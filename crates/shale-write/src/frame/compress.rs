@@ -9,14 +9,14 @@
 //!
 //! A filter for machine code may be applied first; a quick trial decides. The references of the
 //! frame are then filtered in the same way, so that equal bytes stay equal. Text whose lines
-//! resemble each other is stored as columns, and an array of records as planes, both without
-//! references, where that is shorter.
+//! resemble each other is stored as columns, an array of records as planes, and samples of sound
+//! and pictures as residuals, all without references, where that is shorter.
 
 use std::sync::Arc;
 
 use shale_codec::{
-    ArrayShape, Codec, Filter, Settings, Shuffle, array_form, array_shapes, guess_record_len,
-    lines_form, looks_incompressible, xxh3_64,
+    ArrayShape, Codec, Effort, Filter, SampleLayout, Settings, Shuffle, array_form, array_shapes,
+    guess_record_len, lines_form, looks_incompressible, samples_form, xxh3_64,
 };
 use shale_format::{Category, FrameRecord};
 
@@ -34,6 +34,10 @@ pub(crate) struct Packing {
     pub(crate) tries_incompressible: bool,
     /// Try filters on machine code, text and arrays, unless everything is stored as it is.
     pub(crate) tries_filters: bool,
+    /// Work for samples; `None` treats them as any bytes.
+    pub(crate) effort: Option<Effort>,
+    /// Where the frame holds samples.
+    pub(crate) samples: Option<SampleLayout>,
 }
 
 impl Packing {
@@ -44,7 +48,8 @@ impl Packing {
 
     /// Returns whether frames of this category may get a filter.
     fn tries_filters_on(&self, category: Category) -> bool {
-        let may_gain = matches!(category, Category::Text | Category::Code | Category::Generic);
+        // An array may be in a file of sound or of a telescope, too.
+        let may_gain = !matches!(category, Category::Incompressible | Category::Dictionary);
         may_gain && self.tries_filters && !self.stores()
     }
 }
@@ -108,7 +113,7 @@ impl Attempt {
     }
 }
 
-/// The result of trying to store lines as columns, or an array as planes.
+/// The result of trying to store lines as columns, an array as planes, or samples.
 #[derive(Debug, Default)]
 struct Form {
     encoding: Option<Encoding>,
@@ -147,8 +152,19 @@ const FILTER_GAIN_SHARE: usize = 100;
 const LINES_CERTAIN_SHARE: usize = 2;
 /// The same for arrays: planes save less than columns, but no codec finds them by itself.
 const ARRAY_CERTAIN_SHARE: usize = 10;
+/// And for samples: what is mostly noise leaves a thorough codec little more than a quick one.
+const SAMPLES_CERTAIN_SHARE: usize = 8;
 /// Bytes of the frame on which shapes of arrays are tried.
 const ARRAY_SAMPLE_LEN: usize = 32 << 10;
+impl Form {
+    fn or_shorter(self, other: Form) -> Form {
+        let len = |form: &Form| form.encoding.as_ref().map_or(usize::MAX, |e| e.stored.len());
+        let plain_trial_len = other.plain_trial_len.or(self.plain_trial_len);
+        let shorter = if len(&other) < len(&self) { other } else { self };
+        Form { plain_trial_len, ..shorter }
+    }
+}
+
 /// The settings of a quick trial.
 const QUICK: Settings = Settings { codec: Codec::Zstd, level: 1, ..Settings::STORED };
 
@@ -171,12 +187,18 @@ impl<'s> Compressor<'s> {
         references: References,
     ) -> Result<Packed, WriteError> {
         let had_references = !references.is_empty();
-        let form = match category {
-            _ if !packing.tries_filters_on(category) => Form::default(),
-            Category::Text => self.pack_lines(&packing.choice, plain, &references)?,
-            Category::Generic => self.pack_array(&packing.array_choice, plain, &references)?,
-            _ => Form::default(),
-        };
+        let mut form = self.pack_samples(packing, plain, &references)?;
+        if !form.is_certain {
+            let other = match category {
+                _ if !packing.tries_filters_on(category) => Form::default(),
+                Category::Text => self.pack_lines(&packing.choice, plain, &references)?,
+                Category::Generic | Category::Audio | Category::Sensor => {
+                    self.pack_array(&packing.array_choice, plain, &references)?
+                }
+                _ => Form::default(),
+            };
+            form = form.or_shorter(other);
+        }
         let mut best = Attempt { encoding: form.encoding, ..Attempt::default() };
         if !form.is_certain {
             let known = (category, form.plain_trial_len);
@@ -198,9 +220,11 @@ impl<'s> Compressor<'s> {
             stored_len: stored.len() as u64,
             codec: codec.id(),
             filter: filter.id(),
-            category: if codec == Codec::Stored && !packing.stores() {
+            category: if (codec, filter) == (Codec::Stored, Filter::None) && !packing.stores() {
                 Category::Incompressible as u64
-            } else if filter == Filter::Array {
+            } else if filter == Filter::Array
+                || (filter == Filter::Samples && category == Category::Generic)
+            {
                 Category::Array as u64
             } else {
                 category as u64
@@ -284,6 +308,37 @@ impl<'s> Compressor<'s> {
             && trial_len <= plain_trial_len / LINES_CERTAIN_SHARE
             && stored.len() < plain.len();
         let encoding = Encoding { codec: settings.codec, filter: Filter::Lines, stored };
+        Ok(Form { encoding: Some(encoding), is_certain, ..tried })
+    }
+
+    /// Stores the frame's samples as residuals, if it has samples. Returns no encoding if a quick
+    /// trial shows that the frame with its references is shorter.
+    fn pack_samples(
+        &mut self,
+        packing: &Packing,
+        plain: &[u8],
+        references: &References,
+    ) -> Result<Form, WriteError> {
+        let (Some(layout), Some(effort)) = (packing.samples, packing.effort) else {
+            return Ok(Form::default());
+        };
+        if packing.stores() {
+            return Ok(Form::default());
+        }
+        let Some(form) = samples_form(layout, effort, plain) else { return Ok(Form::default()) };
+        let settings = match form.rest().len() {
+            0 => Settings::STORED,
+            len => packing.choice.with_trial(len, len),
+        };
+        let mut stored = Vec::new();
+        self.scratch.encoder(settings)?.encode_samples(&form, &mut stored)?;
+        let plain_trial_len = self.try_plain(plain, references, Filter::None)?;
+        let tried = Form { plain_trial_len: Some(plain_trial_len), ..Form::default() };
+        if stored.len() >= plain_trial_len.min(plain.len()) {
+            return Ok(tried);
+        }
+        let is_certain = stored.len() + plain_trial_len / SAMPLES_CERTAIN_SHARE <= plain_trial_len;
+        let encoding = Encoding { codec: settings.codec, filter: Filter::Samples, stored };
         Ok(Form { encoding: Some(encoding), is_certain, ..tried })
     }
 
@@ -506,199 +561,4 @@ impl<'s> Compressor<'s> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::random;
-
-    fn packing(codec: Codec) -> Packing {
-        let settings = Settings::new(codec, Settings::default_level(codec)).unwrap();
-        Packing {
-            choice: CodecChoice::one(settings),
-            array_choice: CodecChoice::one(settings),
-            tries_incompressible: false,
-            tries_filters: true,
-        }
-    }
-
-    #[test]
-    fn references_are_kept_where_they_pay_and_only_there() {
-        let mut scratch = EncoderScratch::default();
-        let mut compressor = Compressor::new(&mut scratch);
-        let related = Arc::new(random(1, 100_000));
-        let unrelated = Arc::new(random(2, 100_000));
-        let mut plain = related[20_000..90_000].to_vec();
-        plain[35_000] ^= 1;
-        for codec in [Codec::Zstd, Codec::Lzma] {
-            let packing = packing(codec);
-            let references = vec![(7, Arc::clone(&related))];
-            let packed = compressor.pack(&packing, &plain, Category::Generic, references).unwrap();
-            assert_eq!(packed.references, [7]);
-            assert!(packed.stored.len() < 1000 && packed.saved_bytes > 30_000);
-            let mut decoded = Vec::new();
-            shale_codec::Decoder::new()
-                .decode(codec, &related, &packed.stored, plain.len(), &mut decoded)
-                .unwrap();
-            assert_eq!(decoded, plain);
-            let references = vec![(8, Arc::clone(&unrelated))];
-            let packed = compressor.pack(&packing, &plain, Category::Generic, references).unwrap();
-            assert!(packed.references.is_empty() && packed.references_dropped);
-            assert_eq!(packed.stored, plain, "stored, as it does not compress");
-        }
-    }
-
-    #[test]
-    fn what_references_save_is_estimated_well_where_it_is_not_tried() {
-        let letters = |seed| -> Vec<u8> {
-            random(seed, 200_000).iter().map(|byte| b'a' + byte % 23).collect()
-        };
-        let related = Arc::new(letters(3));
-        let mut plain = letters(4);
-        plain[20_000..70_000].copy_from_slice(&related[90_000..140_000]);
-        let packing = packing(Codec::Zstd);
-        let mut scratch = EncoderScratch::default();
-        let mut compressor = Compressor::new(&mut scratch);
-        let alone = compressor.pack(&packing, &plain, Category::Code, vec![]).unwrap();
-        let references = vec![(1, Arc::clone(&related))];
-        // A trial of machine code chooses the filter, so its result is known.
-        let packed = compressor.pack(&packing, &plain, Category::Code, references).unwrap();
-        assert_eq!(packed.references, [1]);
-        let saved = alone.stored.len() - packed.stored.len();
-        assert!(saved > alone.stored.len() / 5, "{saved}");
-        assert!(packed.saved_bytes.abs_diff(saved as u64) < saved as u64 / 10);
-    }
-
-    #[test]
-    fn trials_leave_out_what_others_hold_already_and_what_saves_little() {
-        let letters = |seed| -> Vec<u8> {
-            random(seed, 200_000).iter().map(|byte| b'a' + byte % 23).collect()
-        };
-        let plain = letters(5);
-        let holding = |seed, range: std::ops::Range<usize>| {
-            let mut other = letters(seed);
-            other[range.clone()].copy_from_slice(&plain[range]);
-            Arc::new(other)
-        };
-        let little = holding(9, 0..10_000);
-        let references: References = vec![
-            (1, holding(6, 100_000..130_000)),
-            (2, holding(7, 0..80_000)),
-            (3, Arc::clone(&little)),
-            (4, holding(8, 80_000..160_000)),
-        ];
-        let settings = Settings::new(Codec::Zstd, TRIAL_LEVEL_MIN).unwrap();
-        let packing = Packing { choice: CodecChoice::one(settings), ..packing(Codec::Zstd) };
-        let mut scratch = EncoderScratch::default();
-        let mut compressor = Compressor::new(&mut scratch);
-        let alone = compressor.pack(&packing, &plain, Category::Generic, vec![]).unwrap();
-        let packed =
-            compressor.pack(&packing, &plain, Category::Generic, references.clone()).unwrap();
-        assert_eq!(packed.references, [2, 4]);
-        let saved = (alone.stored.len() - packed.stored.len()) as u64;
-        assert!(packed.saved_bytes.abs_diff(saved) < saved / 10, "{saved}");
-        let prefix = [&references[1].1[..], &references[3].1[..]].concat();
-        let mut decoded = Vec::new();
-        shale_codec::Decoder::new()
-            .decode(Codec::Zstd, &prefix, &packed.stored, plain.len(), &mut decoded)
-            .unwrap();
-        assert_eq!(decoded, plain);
-        // A twentieth is not worth sorting a frame for.
-        let references = vec![(3, little)];
-        let packed =
-            compressor.pack(&packing, &plain, Category::Generic, references.clone()).unwrap();
-        assert!(packed.references.is_empty() && packed.references_dropped);
-        assert_eq!(packed.stored, alone.stored);
-        // For text it is.
-        let packed = compressor.pack(&packing, &plain, Category::Text, references).unwrap();
-        assert_eq!(packed.references, [3]);
-        assert!(packed.stored.len() < alone.stored.len());
-    }
-
-    #[test]
-    fn lines_are_columns_where_that_is_shorter_than_with_references() {
-        let log = |first: u32| -> Vec<u8> {
-            let took = |i: u32| i.wrapping_mul(2_654_435_761) >> 22;
-            let line = |i: u32| format!("{:07} worker {} took {} us\n", i * 3, i % 4, took(i));
-            (first..first + 3000).flat_map(|i| line(i).into_bytes()).collect()
-        };
-        let mut scratch = EncoderScratch::default();
-        let mut compressor = Compressor::new(&mut scratch);
-        let packing = packing(Codec::Zstd);
-        let other = Arc::new(log(500_000));
-        let plain = log(10);
-        let references = vec![(7, Arc::clone(&other))];
-        let packed = compressor.pack(&packing, &plain, Category::Text, references).unwrap();
-        let record = &packed.record;
-        assert_eq!((record.filter, record.reference_count), (Filter::Lines.id(), 0));
-        assert!(packed.references_dropped);
-        let mut decoded = Vec::new();
-        shale_codec::Decoder::new()
-            .decode_filtered(
-                (Codec::Zstd, Filter::Lines),
-                &[],
-                &packed.stored,
-                plain.len(),
-                &mut decoded,
-            )
-            .unwrap();
-        assert_eq!(decoded, plain);
-        // With the frame itself as reference, nothing is left that columns could make shorter.
-        let references = vec![(7, Arc::new(plain.clone()))];
-        let packed = compressor.pack(&packing, &plain, Category::Text, references).unwrap();
-        assert_eq!((packed.record.filter, &packed.references[..]), (Filter::None.id(), &[7][..]));
-        // Filters are off.
-        let untried = Packing { tries_filters: false, ..packing };
-        let packed = compressor.pack(&untried, &plain, Category::Text, Vec::new()).unwrap();
-        assert_eq!(packed.record.filter, Filter::None.id());
-    }
-
-    #[test]
-    fn arrays_are_planes_where_that_is_shorter_and_nothing_else_is() {
-        let wave = |i: u32| (f64::from(i) / 400.0).sin() * 3.0 + 5.0;
-        let plain: Vec<u8> = (0..60_000).flat_map(|i| (wave(i) as f32).to_le_bytes()).collect();
-        let mut scratch = EncoderScratch::default();
-        let mut compressor = Compressor::new(&mut scratch);
-        let packing = packing(Codec::Zstd);
-        let untried = Packing { tries_filters: false, ..packing };
-        let pack = |compressor: &mut Compressor<'_>, packing, bytes: &[u8], references| {
-            compressor.pack(packing, bytes, Category::Generic, references).unwrap()
-        };
-        let other = Arc::new(random(8, plain.len()));
-        let packed = pack(&mut compressor, &packing, &plain, vec![(3, other)]);
-        let record = &packed.record;
-        assert_eq!((record.filter, record.category), (Filter::Array.id(), Category::Array as u64));
-        assert!(packed.references.is_empty() && packed.references_dropped);
-        let plainly = pack(&mut compressor, &untried, &plain, vec![]);
-        assert_eq!(plainly.record.filter, Filter::None.id());
-        assert!(packed.stored.len() * 2 < plainly.stored.len(), "{}", packed.stored.len());
-        let mut decoded = Vec::new();
-        let ways = (Codec::Zstd, Filter::Array);
-        shale_codec::Decoder::new()
-            .decode_filtered(ways, &[], &packed.stored, plain.len(), &mut decoded)
-            .unwrap();
-        assert_eq!(decoded, plain);
-        // With the frame itself as reference, planes cannot be shorter.
-        let packed = pack(&mut compressor, &packing, &plain, vec![(7, Arc::new(plain.clone()))]);
-        assert_eq!((packed.record.filter, &packed.references[..]), (Filter::None.id(), &[7][..]));
-        // The codec asked for arrays is that of arrays only.
-        let stored = CodecChoice::one(Settings::STORED);
-        let packing = Packing { array_choice: stored, ..packing };
-        let packed = pack(&mut compressor, &packing, &plain, vec![]);
-        assert_eq!(packed.record.filter, Filter::None.id(), "planes that are stored save nothing");
-    }
-
-    #[test]
-    fn nothing_is_stored_longer_than_plain() {
-        let mut scratch = EncoderScratch::default();
-        let mut compressor = Compressor::new(&mut scratch);
-        for codec in [Codec::Stored, Codec::Lz4, Codec::Zstd, Codec::Lzma] {
-            for plain in [vec![1u8], random(3, 50), random(4, 5000), vec![0; 5000]] {
-                let packed = compressor
-                    .pack(&packing(codec), &plain, Category::Generic, Vec::new())
-                    .unwrap();
-                assert!(packed.stored.len() <= plain.len(), "{codec}");
-                assert_eq!(packed.record.plain_sum, xxh3_64(&plain));
-                assert_eq!(packed.record.stored_sum, xxh3_64(&packed.stored));
-            }
-        }
-    }
-}
+mod tests;

@@ -3,9 +3,14 @@
 //! Contents keep the order in which they arrive. A run of bytes that fits into a frame is not
 //! split: if the current frame has no room for it and is at least half full, the frame ends. Large
 //! files are cut where frames are full. Enough incompressible data starts a frame of its own, so
-//! that it neither spoils the category of a frame nor is decoded with other data.
+//! that it neither spoils the category of a frame nor is decoded with other data. The samples of a
+//! content start a frame, too, unless little comes before them. A frame holds samples of one kind,
+//! ends with a whole group of them, and has other bytes only before and after them.
 
+use shale_codec::SampleLayout;
 use shale_format::Category;
+
+use crate::content::samples::{SampleRun, Samples};
 
 /// A frame that is full.
 #[derive(Debug)]
@@ -20,11 +25,27 @@ pub(crate) struct FrameTraits {
     pub(crate) category: Category,
     /// The frame holds hot files only and must decode quickly.
     pub(crate) is_hot: bool,
+    /// Where the frame holds samples of sound or pictures.
+    pub(crate) samples: Option<SampleLayout>,
+}
+
+/// Samples in the frame that is being filled.
+#[derive(Debug, Clone, Copy)]
+struct FrameSamples {
+    samples: Samples,
+    /// Bytes before the first whole group.
+    head_len: usize,
+    /// End of the samples in the frame.
+    end: usize,
+    /// What the next sample would have as [`SampleRun::at`].
+    next_at: u64,
 }
 
 /// The frame that is being filled.
 #[derive(Debug, Clone)]
 pub(crate) struct Framer {
+    /// Length of frames, and what it may be at most now.
+    frame_len_usual: usize,
     frame_len: usize,
     /// See [`FrameTraits::is_hot`].
     is_hot: bool,
@@ -33,25 +54,49 @@ pub(crate) struct Framer {
     start: u64,
     /// Bytes by category. The largest share decides the category of the frame.
     shares: [usize; CATEGORY_COUNT],
+    samples: Option<FrameSamples>,
 }
 
 const CATEGORY_COUNT: usize = Category::ALL.len();
 /// Least bytes of incompressible or other data that are worth a frame boundary.
 const KIND_LEN_MIN: usize = 32 << 10;
+/// Longer frames do not make samples smaller.
+const SAMPLES_FRAME_LEN_MAX: usize = 512 << 10;
 
 impl Framer {
     /// Starts at `start` in stream space.
     pub(crate) fn new(frame_len: usize, start: u64) -> Self {
-        Self { frame_len, is_hot: false, bytes: Vec::new(), start, shares: [0; CATEGORY_COUNT] }
+        Self {
+            frame_len_usual: frame_len,
+            frame_len,
+            is_hot: false,
+            bytes: Vec::new(),
+            start,
+            shares: [0; CATEGORY_COUNT],
+            samples: None,
+        }
     }
 
     /// Begins frames of another length, hot or not. Returns the frame that ends here.
     #[must_use]
     pub(crate) fn begin_part(&mut self, frame_len: usize, is_hot: bool) -> Option<PlainFrame> {
         let ended = self.end_frame();
-        self.frame_len = frame_len;
+        (self.frame_len_usual, self.frame_len) = (frame_len, frame_len);
         self.is_hot = is_hot;
         ended
+    }
+
+    /// Makes frames at most `len_max` long from now on. Returns the frame that ends here: if the
+    /// length changes, what follows is of another kind.
+    #[must_use]
+    pub(crate) fn set_len_max(&mut self, len_max: usize) -> Option<PlainFrame> {
+        let frame_len = self.frame_len_usual.min(len_max);
+        if frame_len == self.frame_len {
+            return None;
+        }
+        self.frame_len = frame_len;
+        // A long frame that has little so far goes on.
+        if self.bytes.len() < frame_len / 2 { None } else { self.end_frame() }
     }
 
     /// Returns the offset in stream space of the next byte.
@@ -72,8 +117,15 @@ impl Framer {
         len: usize,
         category: Category,
         may_split: bool,
+        run: Option<SampleRun>,
     ) -> Option<PlainFrame> {
         let filled = self.bytes.len();
+        if self.samples_end_before(len, run) {
+            return self.end_frame();
+        }
+        if run.is_some() {
+            return None;
+        }
         let fits = filled + len <= self.frame_len;
         let short = len <= self.frame_len && !may_split;
         let kind_changes = filled >= KIND_LEN_MIN
@@ -84,16 +136,55 @@ impl Framer {
         if ends { self.end_frame() } else { None }
     }
 
+    /// Returns whether the frame ends before a run because of the samples in either.
+    fn samples_end_before(&self, len: usize, run: Option<SampleRun>) -> bool {
+        match (self.samples, run) {
+            (None, None) => false,
+            (None, Some(_)) => self.bytes.len() >= KIND_LEN_MIN.min(self.frame_len / 2),
+            (Some(here), Some(run)) => {
+                (here.samples, here.next_at, here.end) != (run.samples, run.at, self.bytes.len())
+            }
+            (Some(here), None) => self.bytes.len() - here.end + len >= KIND_LEN_MIN,
+        }
+    }
+
     /// Takes bytes up to the end of the frame. Returns how many, and the frame if it is full.
     #[must_use]
-    pub(crate) fn push(&mut self, bytes: &[u8], category: Category) -> (usize, Option<PlainFrame>) {
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        category: Category,
+        run: Option<SampleRun>,
+    ) -> (usize, Option<PlainFrame>) {
         if self.bytes.is_empty() {
             self.bytes.reserve_exact(self.frame_len);
         }
-        let taken = bytes.len().min(self.frame_len - self.bytes.len());
+        let len_max = match (run, self.samples) {
+            (Some(run), here) => {
+                let group_len = run.samples.shape.group_len();
+                let into_group = (run.at % group_len as u64) as usize;
+                let to_group = (group_len - into_group) % group_len;
+                let here = here.unwrap_or(FrameSamples {
+                    samples: run.samples,
+                    head_len: self.bytes.len() + to_group,
+                    end: 0,
+                    next_at: 0,
+                });
+                self.samples = Some(here);
+                let room = self.frame_len.min(SAMPLES_FRAME_LEN_MAX).saturating_sub(here.head_len);
+                // At least one group, so that there is an end.
+                here.head_len + (room / group_len).max(1) * group_len
+            }
+            (None, Some(_)) => self.frame_len.max(self.bytes.len() + 1),
+            (None, None) => self.frame_len,
+        };
+        let taken = bytes.len().min(len_max - self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..taken]);
         self.shares[category as usize] += taken;
-        let full = self.bytes.len() == self.frame_len;
+        if let (Some(here), Some(run)) = (&mut self.samples, run) {
+            (here.end, here.next_at) = (self.bytes.len(), run.at + taken as u64);
+        }
+        let full = self.bytes.len() >= len_max;
         (taken, if full { self.end_frame() } else { None })
     }
 
@@ -103,7 +194,13 @@ impl Framer {
         if self.bytes.is_empty() {
             return None;
         }
-        let traits = FrameTraits { category: self.category(), is_hot: self.is_hot };
+        let samples = self.samples.take().map(|here| SampleLayout {
+            shape: here.samples.shape,
+            head_len: here.head_len,
+            samples_len: here.end.saturating_sub(here.head_len),
+            row_len: here.samples.row_len as usize,
+        });
+        let traits = FrameTraits { category: self.category(), is_hot: self.is_hot, samples };
         self.start += self.bytes.len() as u64;
         self.shares = [0; CATEGORY_COUNT];
         let bytes = std::mem::take(&mut self.bytes);
@@ -128,10 +225,10 @@ mod tests {
     fn push(framer: &mut Framer, len: usize, may_split: bool) -> Vec<usize> {
         let bytes = vec![1; len];
         let mut lens = Vec::new();
-        lens.extend(framer.before_run(len, Category::Text, may_split).map(|f| f.bytes.len()));
+        lens.extend(framer.before_run(len, Category::Text, may_split, None).map(|f| f.bytes.len()));
         let mut at = 0;
         while at < len {
-            let (taken, frame) = framer.push(&bytes[at..], Category::Text);
+            let (taken, frame) = framer.push(&bytes[at..], Category::Text, None);
             at += taken;
             lens.extend(frame.map(|frame| frame.bytes.len()));
         }
@@ -152,12 +249,25 @@ mod tests {
     }
 
     #[test]
+    fn short_frames_end_long_ones() {
+        let mut framer = Framer::new(1000, 0);
+        assert!(framer.set_len_max(usize::MAX).is_none());
+        assert!(push(&mut framer, 600, false).is_empty());
+        assert_eq!(framer.set_len_max(200).map(|frame| frame.bytes.len()), Some(600));
+        assert!(push(&mut framer, 90, false).is_empty());
+        assert!(framer.set_len_max(1000).is_none(), "there is little in it");
+        assert_eq!(push(&mut framer, 1000, true), [1000]);
+        assert!(framer.set_len_max(200).is_none());
+        assert_eq!(push(&mut framer, 150, false), [200], "less than half full: filled up");
+    }
+
+    #[test]
     fn incompressible_data_begins_a_frame() {
         let mut framer = Framer::new(1 << 20, 0);
         let bytes = vec![1; KIND_LEN_MIN];
-        assert!(framer.push(&bytes, Category::Text).1.is_none());
-        assert!(framer.before_run(10, Category::Incompressible, false).is_none());
-        let frame = framer.before_run(KIND_LEN_MIN, Category::Incompressible, true);
+        assert!(framer.push(&bytes, Category::Text, None).1.is_none());
+        assert!(framer.before_run(10, Category::Incompressible, false, None).is_none());
+        let frame = framer.before_run(KIND_LEN_MIN, Category::Incompressible, true, None);
         assert_eq!(frame.map(|frame| frame.traits.category), Some(Category::Text));
     }
 }

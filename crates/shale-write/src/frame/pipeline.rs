@@ -10,11 +10,13 @@ use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use shale_format::{Category, FrameRecord, SectionType};
+use shale_format::{AppendIndex, Category, FrameRecord, SectionType};
 
 use crate::base::frames::OldFrames;
+use crate::base::index::{OldIndex, Query};
 use crate::base::learn::{Wanted, learn};
 use crate::content::dedupe::Contents;
+use crate::content::samples::SampleRun;
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
 use crate::frame::compress::{Compressor, Packed, Packing, References};
@@ -28,6 +30,7 @@ use crate::plan::report::{CategoryCounts, Report, Stage};
 use crate::reference::choice::{FrameShape, ReferenceChoice};
 use crate::reference::co_read_sets::CoReadSets;
 use crate::reference::constraints::{bounds, set_depths};
+use crate::reference::sketch::Sketches;
 use crate::reference::stage::ReferenceStage;
 use crate::segment::segmenter::Anchor;
 use shale_host::Phase;
@@ -49,8 +52,16 @@ pub(crate) struct FramePipeline<'env> {
     table: FrameTable,
     /// Frames of the image that is continued; loaded when first asked for.
     old: OnceCell<Arc<OldFrames>>,
+    /// Its append index, and which frames are to be learned; all by default.
+    old_index: OldIndex,
+    learned_frames: Option<Vec<bool>>,
+    /// Sketches of old and new frames, for the append index of this build.
+    sketches: Option<(Sketches, Sketches)>,
     counts: Counts,
 }
+
+/// Plain bytes of a short frame, see [`FramePipeline::set_short`].
+const SHORT_FRAME_LEN: usize = 64 << 10;
 
 struct InFlight {
     ticket: Ticket<Result<Packed, WriteError>>,
@@ -90,9 +101,26 @@ impl<'env> FramePipeline<'env> {
             held: None,
             table,
             old: OnceCell::new(),
+            old_index: OldIndex::default(),
+            learned_frames: None,
+            sketches: None,
             counts: Counts::default(),
             build,
         }
+    }
+
+    /// Returns a query for the frames of the image that is continued which new contents resemble,
+    /// for [`Self::narrow`]; `None` if there is no append index or nothing to learn.
+    pub(crate) fn query(&mut self) -> Option<Query> {
+        let base = self.build.base()?;
+        self.references.as_ref()?;
+        self.old_index = OldIndex::of(&**base);
+        self.old_index.query()
+    }
+
+    /// Lets only those frames be learned that contents of this query resemble.
+    pub(crate) fn narrow(&mut self, query: &Query) {
+        self.learned_frames = Some(self.old_index.wanted(query));
     }
 
     /// Learns what frames of the image that is continued share with new contents. Called once,
@@ -109,7 +137,8 @@ impl<'env> FramePipeline<'env> {
         }
         let old = Arc::clone(self.old()?);
         let references = &mut self.references;
-        learn(&self.build, &old, wanted, |learned| {
+        let frames = self.learned_frames.as_deref();
+        learn(&self.build, &old, wanted, frames, |learned| {
             if let Some(references) = references {
                 references.push_old(&learned.prints);
             }
@@ -160,22 +189,33 @@ impl<'env> FramePipeline<'env> {
         self.framer = held.into_framer();
     }
 
+    /// Puts what follows into short frames, if `is_short`: parts of many contents that resemble
+    /// different frames. A short frame can refer to most of those.
+    pub(crate) fn set_short(&mut self, is_short: bool) -> Result<(), WriteError> {
+        match self.framer.set_len_max(if is_short { SHORT_FRAME_LEN } else { usize::MAX }) {
+            Some(frame) => self.frame(frame),
+            None => Ok(()),
+        }
+    }
+
     /// Appends a run of bytes to the stream. Returns its offset there. `may_split` is for parts of
-    /// large files.
+    /// large files. `run` is for bytes that are samples.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
         category: Category,
         may_split: bool,
+        mut run: Option<SampleRun>,
     ) -> Result<u64, WriteError> {
-        if let Some(frame) = self.framer.before_run(bytes.len(), category, may_split) {
+        if let Some(frame) = self.framer.before_run(bytes.len(), category, may_split, run) {
             self.frame(frame)?;
         }
         let offset = self.framer.stream_len();
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (taken, frame) = self.framer.push(rest, category);
+            let (taken, frame) = self.framer.push(rest, category, run);
             rest = &rest[taken..];
+            run = run.map(|run| run.after(taken as u64));
             if let Some(frame) = frame {
                 self.frame(frame)?;
             }
@@ -239,7 +279,7 @@ impl<'env> FramePipeline<'env> {
         mut self,
         contents: &Contents,
         report: &mut Report,
-    ) -> Result<(FrameTable, Emitter<'env>), WriteError> {
+    ) -> Result<(FrameTable, Option<AppendIndex>, Emitter<'env>), WriteError> {
         if let Some(frame) = self.framer.end_frame() {
             self.frame(frame)?;
         }
@@ -264,7 +304,11 @@ impl<'env> FramePipeline<'env> {
         report.categories = self.counts.categories;
         report.categories.sort_by_key(|counts| counts.category);
         report.bounds = bounds(&self.table, &old);
-        Ok((self.table, self.emitter))
+        let index = self.sketches.take().and_then(|(old, new)| {
+            let image_len = self.build.base()?.state().image_len;
+            self.old_index.continued(&old, &new, image_len, self.counts.stored_bytes)
+        });
+        Ok((self.table, index, self.emitter))
     }
 
     fn frame(&mut self, frame: PlainFrame) -> Result<(), WriteError> {
@@ -289,7 +333,7 @@ impl<'env> FramePipeline<'env> {
     ) -> Result<(), WriteError> {
         self.counts.temporary_file_bytes = waiting.file_len();
         let mut choice = ReferenceChoice::default();
-        if let Some(references) = self.references.take() {
+        if let Some(mut references) = self.references.take() {
             self.build.phase(Phase::Refer, Stage::Refer);
             let old = Arc::clone(self.old()?);
             let of_old = (0..old.count())
@@ -309,6 +353,9 @@ impl<'env> FramePipeline<'env> {
             let co_read_sets =
                 CoReadSets::of_contents(contents, &frame_at, shapes.len(), frame_len);
             choice = references.choose(&shapes, &old, &co_read_sets)?;
+            if self.build.base().is_some() && self.build.options().append_index {
+                self.sketches = Some(references.into_sketches());
+            }
         }
         let first = self.table.first as usize;
         let base = self.build.base();
@@ -361,6 +408,8 @@ impl<'env> FramePipeline<'env> {
                 array_choice,
                 tries_incompressible: env.plan.level.tries_incompressible,
                 tries_filters: env.plan.level.tries_filters,
+                effort: env.plan.level.effort,
+                samples: traits.samples,
             };
             let (plain, references) = load()?;
             let packed =

@@ -121,7 +121,8 @@ mod tests {
 
     use super::*;
 
-    const TRAITS: FrameTraits = FrameTraits { category: Category::Text, is_hot: false };
+    const TRAITS: FrameTraits =
+        FrameTraits { category: Category::Text, is_hot: false, samples: None };
 
     #[test]
     fn frames_come_back_from_memory_and_file() {

@@ -11,31 +11,38 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::Arc;
 
-use shale_format::{Category, ChunkRecord};
-use shale_model::{ChangeKind, ContentFile, Metadata, OpenContent, ProblemKind};
+use shale_format::limits::CHUNK_DEPTH_MAX;
+use shale_format::{AppendIndex, Category, ChunkRecord};
+use shale_model::{ChangeKind, Metadata, OpenContent, ProblemKind};
 
 use crate::content::categorize::category_of;
 use crate::content::dedupe::{ContentKey, Contents};
 use crate::content::extents::Place;
 use crate::content::read::{
     ATTEMPTS_MAX, Finished, FoundStream, LargeFile, LargePiece, LargeReader, PieceReader,
-    ReadFailure, Run, SMALL_LEN_MAX, SmallContent, read_small, sample_of, split_runs,
+    ReadFailure, Run, SMALL_LEN_MAX, SmallContent, join_short_runs, read_small, sample_of,
+    split_runs,
 };
 use crate::content::relocation::Relocation;
-use crate::exec::build::{Build, Env};
+use crate::content::samples::{SampleFinder, SampleRun};
+use crate::exec::build::Build;
 use crate::exec::spill::Spill;
 use crate::frame::pipeline::FramePipeline;
+use crate::intake::copied::CopiedContent;
+use crate::intake::sketched::{find_streams, sketched};
 use crate::layout::order::LayoutOrder;
 use crate::layout::reorder_buffer::ReorderBuffer;
-use crate::layout::similarity::{self, Sketcher};
+use crate::layout::similarity::Sketcher;
 use crate::output::emitter::Emitter;
 use crate::output::frame_table::FrameTable;
 use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
 use crate::plan::order::Order;
-use crate::plan::report::{Report, Stage, problem_kind};
-use crate::recompress::take_apart::take_apart;
+use crate::plan::report::{Report, Stage, StreamCounts, problem_kind};
+use crate::recompress::container::Container;
+use crate::segment::homes::Homes;
 use crate::segment::stage::SegmentStage;
 use shale_host::Phase;
 
@@ -47,13 +54,22 @@ pub(crate) struct ContentWriter<'env> {
     segments: Option<SegmentStage>,
     /// Contents that wait to be put into order; `None` where they go into the stream at once.
     buffer: Option<ReorderBuffer>,
-    /// Contents with streams, by number in this build: the number of the first content that was
+    /// Ranges of the buffer that hold samples, ascending.
+    buffered_samples: Vec<(Range<u64>, SampleRun)>,
+    /// Files with streams, by number in this build: the number of the first content that was
     /// stored for them.
     containers: HashMap<u64, u64>,
+    /// Contents of this build that are rebuilt: the depth of their chunks.
+    depths: HashMap<u64, u64>,
+    /// What is in a stream that holds streams goes into the buffer as one.
+    is_in_group: bool,
     /// Whether frames of the image that is continued were learned.
     has_learned: bool,
     counts: Counts,
 }
+
+/// A range of a content that is rebuilt, and where it lies in rebuilt space.
+type RebuiltRange = (Range<usize>, u64);
 
 #[derive(Default)]
 struct Counts {
@@ -62,9 +78,16 @@ struct Counts {
     duplicate_bytes: u64,
     held_files: u64,
     held_bytes: u64,
-    streams: u64,
-    stream_bytes: u64,
-    stream_plain_bytes: u64,
+    streams: [StreamCounts; Container::ALL.len()],
+}
+
+/// All contents of a build.
+pub(crate) struct Finish<'env> {
+    pub(crate) contents: Contents,
+    pub(crate) frames: FrameTable,
+    /// The append index of the frames, where an image is continued.
+    pub(crate) index: Option<AppendIndex>,
+    pub(crate) emitter: Emitter<'env>,
 }
 
 /// What became of the content of a file.
@@ -110,7 +133,10 @@ impl<'env> ContentWriter<'env> {
             frames: FramePipeline::new(build.clone(), emitter, segments.is_some()),
             segments,
             buffer,
+            buffered_samples: Vec::new(),
             containers: HashMap::new(),
+            depths: HashMap::new(),
+            is_in_group: false,
             has_learned: false,
             counts: Counts::default(),
             build,
@@ -159,36 +185,19 @@ impl<'env> ContentWriter<'env> {
         if let Some(id) = self.find(&key)? {
             return Ok(Outcome::Stored(metadata, id, content.change));
         }
-        let id = if content.streams.is_empty() {
-            self.store(&content, &[], len, content.category)?
-        } else {
-            self.store_container(content.streams.drain(..).collect(), &content)?
-        };
+        if content.is_deferred {
+            // The memory for one file is set aside for this thread.
+            find_streams(self.build.env, &mut content);
+        }
+        let id = self.store_container(&content)?;
         Ok(Outcome::Stored(metadata, id, content.change))
     }
 
-    /// Stores a content with deflate streams: what is in them as contents of their own, then the
-    /// rest of its bytes.
-    fn store_container(
-        &mut self,
-        streams: Vec<FoundStream>,
-        content: &SmallContent,
-    ) -> Result<u64, WriteError> {
-        let mut rebuilt = Vec::new();
+    /// Stores a content: what is in its streams as contents of their own, then the rest of its
+    /// bytes.
+    fn store_container(&mut self, content: &SmallContent) -> Result<u64, WriteError> {
         let first = self.contents.count() as u64;
-        for stream in streams {
-            let Some(id) = self.inner(&stream.plain)? else { continue };
-            let records =
-                stream.chunks.iter().map(|(_, chunk)| ChunkRecord { content: id, ..*chunk });
-            let mut place = self.contents.chunks.add_stream(records);
-            self.counts.streams += 1;
-            self.counts.stream_plain_bytes += stream.plain.bytes.len() as u64;
-            for (range, chunk) in stream.chunks {
-                self.counts.stream_bytes += chunk.len;
-                rebuilt.push((range, place));
-                place += chunk.len;
-            }
-        }
+        let (rebuilt, depth) = self.store_streams(&content.streams)?;
         if rebuilt.is_empty() {
             return self.store(content, &[], content.bytes.len() as u64, content.category);
         }
@@ -196,20 +205,72 @@ impl<'env> ContentWriter<'env> {
         // Short headers between streams are stored as a small file of no special kind.
         let literal_len = (content.bytes.len() - rebuilt_len) as u64;
         let id = self.store(content, &rebuilt, literal_len, Category::Generic)?;
-        self.containers.insert(id - self.contents.first(), first);
+        let local = id - self.contents.first();
+        self.depths.insert(local, depth);
+        if !self.is_in_group {
+            self.containers.insert(local, first);
+        }
         Ok(id)
     }
 
-    /// Stores what is in a stream, unless it is there already. `None` if it is there, but has to
-    /// be rebuilt itself.
-    fn inner(&mut self, content: &SmallContent) -> Result<Option<u64>, WriteError> {
-        let len = content.bytes.len() as u64;
-        if let Some(id) =
-            self.contents.find(&ContentKey { len, digest: content.digest, holes: &[] })?
-        {
-            return Ok((!self.contents.is_rebuilt(id)?).then_some(id));
+    /// Stores what is in streams. Returns the ranges that are rebuilt from it, where they lie in
+    /// rebuilt space, and the depth of their chunks.
+    fn store_streams(
+        &mut self,
+        streams: &[FoundStream],
+    ) -> Result<(Vec<RebuiltRange>, u64), WriteError> {
+        let (mut rebuilt, mut deepest) = (Vec::new(), 0);
+        for stream in streams {
+            let (id, below) = self.inner(&stream.plain)?;
+            let depth = below + 1;
+            if depth > CHUNK_DEPTH_MAX {
+                continue;
+            }
+            deepest = deepest.max(depth);
+            let records =
+                stream.chunks.iter().map(|(_, chunk)| ChunkRecord { content: id, depth, ..*chunk });
+            let mut place = self.contents.chunks.add_stream(records);
+            let counts = &mut self.counts.streams[stream.kind as usize];
+            counts.streams += 1;
+            counts.plain_bytes += stream.plain.bytes.len() as u64;
+            for (range, chunk) in &stream.chunks {
+                counts.bytes += chunk.len;
+                rebuilt.push((range.clone(), place));
+                place += chunk.len;
+            }
         }
-        self.store(content, &[], len, content.category).map(Some)
+        Ok((rebuilt, deepest))
+    }
+
+    /// Stores what is in a stream, unless it is there already. Returns its id and the depth of its
+    /// chunks, 0 if it has none.
+    fn inner(&mut self, content: &SmallContent) -> Result<(u64, u64), WriteError> {
+        let len = content.bytes.len() as u64;
+        let key = ContentKey { len, digest: content.digest, holes: &[] };
+        if let Some(id) = self.contents.find(&key)? {
+            let depth = match id.checked_sub(self.contents.first()) {
+                Some(local) => self.depths.get(&local).copied().unwrap_or(0),
+                None => self.contents.depth_in_base(id)?,
+            };
+            return Ok((id, depth));
+        }
+        if content.streams.is_empty() || self.is_in_group {
+            let id = self.store_container(content)?;
+            return Ok((id, self.depths.get(&(id - self.contents.first())).copied().unwrap_or(0)));
+        }
+        // A chunk of this stream needs what is in many of the streams in it, so they stay together.
+        let start = self.buffer.as_ref().map_or(0, ReorderBuffer::end);
+        self.is_in_group = true;
+        let stored = self.store_container(content);
+        self.is_in_group = false;
+        let id = stored?;
+        let local = id - self.contents.first();
+        if let Some(buffer) = &mut self.buffer {
+            let first = content.streams.first().map_or(content, |stream| &stream.plain);
+            let len = buffer.end() - start;
+            buffer.end_content(start, local, len, first.category, &content.similarity_sketch);
+        }
+        Ok((id, self.depths.get(&local).copied().unwrap_or(0)))
     }
 
     /// Stores the bytes of a content that is not there yet, all but those at the ranges of
@@ -231,7 +292,7 @@ impl<'env> ContentWriter<'env> {
         let mut at = 0;
         for (range, place) in rebuilt {
             split_runs(&content.bytes, at..range.start, &mut runs);
-            self.runs(&content.bytes, &runs, len, category)?;
+            self.runs(&content.bytes, &runs, &[], len, category)?;
             runs.clear();
             self.without_data(range.len() as u64, Place::Rebuilt(*place))?;
             at = range.end;
@@ -239,13 +300,14 @@ impl<'env> ContentWriter<'env> {
         if !rebuilt.is_empty() {
             split_runs(&content.bytes, at..content.bytes.len(), &mut runs);
         }
-        self.runs(&content.bytes, &runs, len, category)?;
+        let samples = if rebuilt.is_empty() { &content.samples[..] } else { &[] };
+        self.runs(&content.bytes, &runs, samples, len, category)?;
         self.end_content()?;
         if content.bytes.len() as u64 > SMALL_LEN_MAX {
             self.contents.note_sample(content.bytes.len() as u64, sample_of(&content.bytes))?;
         }
         let id = self.contents.push(content.digest, base);
-        if let Some(buffer) = &mut self.buffer {
+        if let Some(buffer) = self.buffer.as_mut().filter(|_| !self.is_in_group) {
             let sketch = &content.similarity_sketch;
             let local = id - self.contents.first();
             buffer.end_content(buffer_start, local, len, category, sketch);
@@ -253,17 +315,33 @@ impl<'env> ContentWriter<'env> {
         Ok(id)
     }
 
-    /// Stores runs of a content.
+    /// Stores runs of a content, of which `samples` are some.
     fn runs(
         &mut self,
         bytes: &[u8],
         runs: &[Run],
+        samples: &[(Range<usize>, SampleRun)],
         len: u64,
         category: Category,
     ) -> Result<(), WriteError> {
         for run in runs {
             match run {
-                Run::Data(range) => self.data(&bytes[range.clone()], len, category)?,
+                Run::Data(range) => {
+                    let mut at = range.start;
+                    while at < range.end {
+                        let next = samples.iter().find(|(samples, _)| samples.end > at);
+                        let (end, run) = match next {
+                            Some((samples, run)) if samples.start <= at => {
+                                (samples.end, Some(run.after((at - samples.start) as u64)))
+                            }
+                            Some((samples, _)) => (samples.start, None),
+                            None => (range.end, None),
+                        };
+                        let end = end.min(range.end);
+                        self.data(&bytes[at..end], len, category, run)?;
+                        at = end;
+                    }
+                }
                 Run::Zero(len) => self.without_data(*len, Place::Zero)?,
                 Run::Hole(len) => self.without_data(*len, Place::Hole)?,
             }
@@ -330,23 +408,19 @@ impl<'env> ContentWriter<'env> {
 
     /// Ends the contents: puts them into order where they wait for it, and finishes all frames.
     /// Adds what was counted to `report`.
-    pub(crate) fn finish(
-        mut self,
-        report: &mut Report,
-    ) -> Result<(Contents, FrameTable, Emitter<'env>), WriteError> {
+    pub(crate) fn finish(mut self, report: &mut Report) -> Result<Finish<'env>, WriteError> {
         if let Some(buffer) = self.buffer.take() {
             self.build.phase(Phase::Order, Stage::Order);
             self.reorder(buffer, report)?;
         }
-        let (table, emitter) = self.frames.finish(&self.contents, report)?;
+        let (frames, index, emitter) = self.frames.finish(&self.contents, report)?;
         report.files_read_again = self.counts.files_read_again;
         report.duplicate_files = self.counts.duplicate_files;
         report.duplicate_bytes = self.counts.duplicate_bytes;
         report.held_files = self.counts.held_files;
         report.held_bytes = self.counts.held_bytes;
-        report.streams = self.counts.streams;
-        report.stream_bytes = self.counts.stream_bytes;
-        report.stream_plain_bytes = self.counts.stream_plain_bytes;
+        let kinds = Container::ALL.into_iter().zip(self.counts.streams);
+        report.streams = kinds.filter(|(_, counts)| counts.streams > 0).collect();
         report.first_content = self.contents.first();
         report.contents = self.contents.count() as u64;
         let extents = &self.contents.extents;
@@ -361,7 +435,7 @@ impl<'env> ContentWriter<'env> {
             report.segments = counters.match_count;
             report.segment_bytes = counters.match_bytes;
         }
-        Ok((self.contents, table, emitter))
+        Ok(Finish { contents: self.contents, frames, index, emitter })
     }
 
     /// Moves the contents from the buffer into the stream, in the order asked for.
@@ -383,7 +457,21 @@ impl<'env> ContentWriter<'env> {
         let is_container =
             |index: &u32| self.containers.contains_key(&u64::from(buffer.item(*index).content));
         order[hot_count..].sort_by_key(is_container);
+        if let Some(mut query) = self.frames.query() {
+            for &index in &order {
+                let item = buffer.item(index);
+                let mut at = item.range().start;
+                while at < item.range().end {
+                    self.build.check_cancel()?;
+                    buffer.read(&item, at, &mut bytes)?;
+                    at += bytes.len() as u64;
+                    query.push(&bytes);
+                }
+            }
+            self.frames.narrow(&query);
+        }
         self.frames.begin_part(hot_count > 0)?;
+        let samples = std::mem::take(&mut self.buffered_samples);
         for (position, &index) in order.iter().enumerate() {
             self.build.check_cancel()?;
             if position == hot_count {
@@ -394,7 +482,8 @@ impl<'env> ContentWriter<'env> {
             while at < item.range().end {
                 buffer.read(&item, at, &mut bytes)?;
                 at += bytes.len() as u64;
-                self.data(&bytes, item.content_len, item.category)?;
+                let start = at - bytes.len() as u64;
+                self.buffered_data(&samples, start, &bytes, (item.content_len, item.category))?;
             }
             self.end_content()?;
             relocation.push(item.range(), &std::mem::take(&mut self.contents.extents));
@@ -496,22 +585,30 @@ impl<'env> ContentWriter<'env> {
             self.frames.hold();
         }
         let mut sketcher = Sketcher::default();
+        let mut finder = SampleFinder::new(len);
         let mut category = None;
         let mut runs = Vec::new();
         let finished = loop {
             self.build.check_cancel()?;
             match pieces.next() {
                 Ok(Some(LargePiece::Data(bytes))) => {
-                    let category = *category.get_or_insert_with(|| category_of(bytes));
+                    let samples = finder.push(bytes);
+                    let category = *category.get_or_insert_with(|| {
+                        finder.category().unwrap_or_else(|| category_of(bytes))
+                    });
                     if self.build.plan().order == Order::Similarity {
                         sketcher.push(bytes);
                     }
                     runs.clear();
                     split_runs(bytes, 0..bytes.len(), &mut runs);
-                    self.runs(bytes, &runs, len, category)?;
+                    if !samples.is_empty() {
+                        join_short_runs(&mut runs);
+                    }
+                    self.runs(bytes, &runs, &samples, len, category)?;
                     self.build.progress().done(0, bytes.len() as u64);
                 }
                 Ok(Some(LargePiece::Hole(len))) => {
+                    finder.skip(len);
                     self.without_data(len, Place::Hole)?;
                     self.build.progress().done(0, len);
                 }
@@ -540,7 +637,10 @@ impl<'env> ContentWriter<'env> {
         };
         self.contents.extents.truncate(base);
         match &mut self.buffer {
-            Some(buffer) => buffer.truncate(buffer_start)?,
+            Some(buffer) => {
+                self.buffered_samples.retain(|(range, _)| range.start < buffer_start);
+                buffer.truncate(buffer_start)?;
+            }
             None => self.frames.roll_back(),
         }
         Ok(failed)
@@ -582,10 +682,22 @@ impl<'env> ContentWriter<'env> {
         bytes: &[u8],
         content_len: u64,
         category: Category,
+        run: Option<SampleRun>,
     ) -> Result<(), WriteError> {
         let extents = &mut self.contents.extents;
         if let Some(buffer) = &mut self.buffer {
             let start = buffer.push(bytes)?;
+            if let Some(run) = run {
+                let range = start..start + bytes.len() as u64;
+                match self.buffered_samples.last_mut() {
+                    Some((last, first))
+                        if last.end == start && first.after(last.end - last.start) == run =>
+                    {
+                        last.end = range.end;
+                    }
+                    _ => self.buffered_samples.push((range, run)),
+                }
+            }
             extents.push(bytes.len() as u64, Place::Stream(start));
             return Ok(());
         }
@@ -598,18 +710,48 @@ impl<'env> ContentWriter<'env> {
                     segments.learn(anchors);
                 }
             })?;
+            if let (Some(segments), Some(_)) = (&mut self.segments, self.build.base()) {
+                segments.set_homes(Homes::of(Arc::clone(self.frames.old()?), self.build.plan()));
+            }
         }
         match &mut self.segments {
             None => {
                 let may_split = content_len > SMALL_LEN_MAX;
-                let offset = self.frames.push(bytes, category, may_split)?;
+                let offset = self.frames.push(bytes, category, may_split, run)?;
                 extents.push(bytes.len() as u64, Place::Stream(offset));
                 Ok(())
             }
             Some(segments) => {
-                segments.push(bytes, content_len, category, &mut self.frames, extents)
+                segments.push(bytes, content_len, (category, run), &mut self.frames, extents)
             }
         }
+    }
+
+    /// Stores data from `start` in the buffer, where these ranges of it are `samples`.
+    fn buffered_data(
+        &mut self,
+        samples: &[(Range<u64>, SampleRun)],
+        start: u64,
+        bytes: &[u8],
+        (content_len, category): (u64, Category),
+    ) -> Result<(), WriteError> {
+        let (mut at, end) = (start, start + bytes.len() as u64);
+        let mut next = samples.partition_point(|(range, _)| range.end <= at);
+        while at < end {
+            let (stop, run) = match samples.get(next) {
+                Some((range, run)) if range.start <= at => {
+                    next += 1;
+                    (range.end, Some(run.after(at - range.start)))
+                }
+                Some((range, _)) => (range.start, None),
+                None => (end, None),
+            };
+            let stop = stop.min(end);
+            let part = &bytes[(at - start) as usize..(stop - start) as usize];
+            self.data(part, content_len, category, run)?;
+            at = stop;
+        }
+        Ok(())
     }
 
     /// Adds an extent that has no bytes in the stream.
@@ -632,60 +774,5 @@ impl Stored {
     /// The outcome for a file that had these metadata when it was opened.
     fn outcome(self, metadata: Metadata) -> Outcome {
         Outcome::Stored(Metadata { len: self.len, ..metadata }, self.id, self.change)
-    }
-}
-
-/// Adds what the build needs to know of a content: the streams in it, and the similarity sketch
-/// where the order needs it.
-pub(crate) fn sketched(env: &Env<'_>, mut content: SmallContent) -> SmallContent {
-    if env.options.recompress {
-        take_apart(&mut content, &|| env.is_cancelled());
-    }
-    let needs_sketch = env.plan.order == Order::Similarity;
-    if needs_sketch && content.streams.is_empty() {
-        content.similarity_sketch = similarity::sketch_of(&content.bytes);
-    }
-    for stream in content.streams.iter_mut().filter(|_| needs_sketch) {
-        stream.plain.similarity_sketch = similarity::sketch_of(&stream.plain.bytes);
-    }
-    content
-}
-
-/// A content that came once and was copied to a temporary file.
-struct CopiedContent {
-    copy: Spill,
-    metadata: Metadata,
-    holes: Vec<Range<u64>>,
-}
-
-impl CopiedContent {
-    /// A reader of the copy, from its beginning.
-    fn reader(self) -> LargeFile {
-        let metadata = self.metadata;
-        LargeFile::of_file(Box::new(self), metadata)
-    }
-}
-
-impl ContentFile for CopiedContent {
-    fn metadata(&mut self) -> io::Result<Metadata> {
-        // No one else can change it.
-        Ok(self.metadata)
-    }
-
-    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> io::Result<usize> {
-        let left = self.metadata.len.saturating_sub(offset).min(out.len() as u64) as usize;
-        self.copy.read_at(&mut out[..left], offset)?;
-        Ok(left)
-    }
-
-    fn data_after(&mut self, offset: u64, len: u64) -> io::Result<Option<Range<u64>>> {
-        let mut start = offset;
-        for hole in &self.holes {
-            if hole.start > start {
-                return Ok(Some(start..hole.start.min(len)));
-            }
-            start = start.max(hole.end);
-        }
-        Ok((start < len).then_some(start..len))
     }
 }

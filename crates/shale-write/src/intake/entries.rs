@@ -6,6 +6,7 @@
 //! remaining files are still opened, so that the error names all of them at once.
 
 use std::collections::VecDeque;
+use std::io::{Cursor, Read};
 use std::ops::Range;
 
 use shale_model::{
@@ -18,11 +19,13 @@ use crate::content::read::{
 };
 use crate::exec::build::{Build, Env};
 use crate::exec::pool::{Ticket, Urgency};
-use crate::intake::contents::{ContentWriter, Outcome, sketched};
+use crate::intake::contents::{ContentWriter, Outcome};
+use crate::intake::sketched::sketched;
 use crate::output::emitter::Emitter;
 use crate::plan::budget::READ_AHEAD_BYTES;
 use crate::plan::error::WriteError;
 use crate::plan::report::{Report, Stage, problem_kind};
+use crate::recompress::container::SNIFF_LEN;
 use crate::recompress::take_apart::may_hold_streams;
 use crate::tree::builder::{Added, TreeBuilder};
 use crate::tree::links::InodeSlot;
@@ -87,10 +90,6 @@ fn read_whole_file(env: &Env<'_>, file: Box<dyn OpenContent>, len: u64) -> Small
     }
 }
 
-/// First bytes of a file that show what it is.
-const SNIFF_LEN: usize = 16;
-/// Bytes that a file with streams is assumed to take for each of its own while it waits.
-const STREAMS_GROW: u64 = 8;
 /// Entries after which progress is told.
 const UNTOLD_MAX: u64 = 1024;
 /// Most files read ahead of their turn.
@@ -183,10 +182,7 @@ impl<'env> Intake<'env> {
     fn take_content(&mut self, entry: SourceEntry, inode: InodeSlot) -> Result<(), WriteError> {
         let SourceEntry { path, metadata, content, .. } = entry;
         let env = self.build.env;
-        let mut bytes = metadata.len.min(env.whole_len_max());
-        if self.build.options().recompress {
-            bytes *= STREAMS_GROW;
-        }
+        let bytes = metadata.len.min(env.whole_len_max());
         let work = match content {
             Content::Held(content) => {
                 let outcome = self.contents.held(metadata, content)?;
@@ -212,15 +208,37 @@ impl<'env> Intake<'env> {
                     Err(error) => return self.leave_out(inode, path, problem_kind(&error)),
                 }
             }
-            Content::Reader { reader, holes } => {
+            Content::Reader { mut reader, holes } => {
+                let mut first = Vec::new();
+                if metadata.len <= env.whole_len_max() && holes.is_empty() {
+                    let len = SNIFF_LEN as u64;
+                    if let Err(error) = reader.by_ref().take(len).read_to_end(&mut first) {
+                        return self.leave_out(inode, path, problem_kind(&error));
+                    }
+                }
+                let mut reader = Cursor::new(first).chain(reader);
+                if may_hold_streams(reader.get_ref().0.get_ref()) {
+                    let read = read_sequence(&mut reader, metadata.len, &holes);
+                    let work = match read {
+                        Ok(bytes) => self.digest(metadata, bytes, holes),
+                        Err(error) => return self.leave_out(inode, path, problem_kind(&error)),
+                    };
+                    return self.wait_for(Pending { inode, path, bytes, work });
+                }
+                let reader = Box::new(reader);
                 // It is gone with the next entry, and its bytes come after those of the others.
                 self.settle_all()?;
                 let outcome = self.contents.large_reader(metadata, reader, holes)?;
                 return self.settle(inode, path, outcome);
             }
         };
-        self.pending_bytes += bytes;
-        self.pending.push_back(Pending { inode, path, bytes, work });
+        self.wait_for(Pending { inode, path, bytes, work })
+    }
+
+    /// Puts a file among those whose turn has not come, and settles the oldest ones.
+    fn wait_for(&mut self, file: Pending) -> Result<(), WriteError> {
+        self.pending_bytes += file.bytes;
+        self.pending.push_back(file);
         while self.pending_bytes > READ_AHEAD_BYTES
             || self.pending.len() > PENDING_COUNT_MAX
             || self.pending.front().is_some_and(|oldest| oldest.work.is_ready())

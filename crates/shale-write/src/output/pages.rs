@@ -26,6 +26,10 @@ use crate::plan::report::{Stage, TableCounts};
 /// Codec of a page that needs the dictionary of its table. Used in page references only.
 const WITH_DICTIONARY: u8 = 2;
 
+/// Plain bytes of a last page that stays as it is when its table grows: 8 for each value. That is
+/// some 2 KiB of stored bytes. Shorter ones are stored again, so that pages do not become many.
+const LOADED_BYTES_MIN: usize = 8 << 10;
+
 /// Settings of the trial that shows how well a column compresses.
 const TRIAL: Settings = Settings { codec: Codec::Zstd, level: 9, ..Settings::STORED };
 
@@ -129,7 +133,33 @@ impl<'p, 'env> Pages<'p, 'env> {
         let id = self.begin_with(builder, dictionary, Shareable::default());
         // Pages that stay may need it.
         self.tables[id.0].dictionary_used = earlier.dictionary != PageRef::default();
+        let writing = &mut self.tables[id.0];
+        let mut sink = Sink {
+            settings: self.build.plan().page_settings,
+            emitter: self.emitter,
+            base: self.build.base().map(|base| &**base),
+            shareable: &writing.shareable,
+            written: writing.written.as_mut(),
+            counts: &mut writing.counts,
+        };
+        if let Some(rows) = writing.builder.end_loaded(LOADED_BYTES_MIN, &mut sink)? {
+            self.cut(id, rows)?;
+        }
         Ok(id)
+    }
+
+    /// Adds the row that ends a table of several snapshots. If an image is continued and the last
+    /// page is not short, the row gets a page of its own: the next append drops it, and need not
+    /// store that page again.
+    pub(crate) fn sentinel(&mut self, table: TableId, row: &[Value<'_>]) -> Result<(), WriteError> {
+        let builder = &mut self.tables[table.0].builder;
+        if self.build.base().is_some()
+            && builder.held_bytes() >= LOADED_BYTES_MIN
+            && let Some(rows) = builder.cut()
+        {
+            self.cut(table, rows)?;
+        }
+        self.row(table, row)
     }
 
     fn begin_with(

@@ -105,7 +105,7 @@ impl<'env> Tables<'_, 'env> {
                 for &base in self.contents.bases() {
                     pages.u64s(id, [base])?;
                 }
-                pages.u64s(id, [extents.end()])
+                pages.sentinel(id, &[Value::U64(extents.end())])
             })?;
             let rows = root.extents.row_count.saturating_sub(1);
             let id = pages.resume(&schema::extents::SCHEMA, root.extents, rows)?;
@@ -113,7 +113,7 @@ impl<'env> Tables<'_, 'env> {
                 for (base, stream) in extents.rows() {
                     pages.u64s(id, [base, stream])?;
                 }
-                pages.u64s(id, [extents.end(), 0])
+                pages.sentinel(id, &[extents.end(), 0].map(Value::U64))
             })?;
         }
         let chunks = &self.contents.chunks;
@@ -125,7 +125,8 @@ impl<'env> Tables<'_, 'env> {
                     let content = self.contents.position_of(record.content);
                     pages.u64s(id, ChunkRecord { content, ..*record }.columns())?;
                 }
-                pages.u64s(id, ChunkRecord { base: chunks.end(), ..Default::default() }.columns())
+                let last = ChunkRecord { base: chunks.end(), ..Default::default() };
+                pages.sentinel(id, &last.columns().map(Value::U64))
             })?;
         }
         if is_first || !self.frames.records.is_empty() {
@@ -136,7 +137,7 @@ impl<'env> Tables<'_, 'env> {
                     pages.row(id, &record.row())?;
                 }
                 let plain_start = self.frames.stream_end();
-                pages.row(id, &FrameRecord { plain_start, ..FrameRecord::default() }.row())
+                pages.sentinel(id, &FrameRecord { plain_start, ..FrameRecord::default() }.row())
             })?;
         }
         if is_first || !self.frames.references.is_empty() {

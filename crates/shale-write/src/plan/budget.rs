@@ -5,9 +5,11 @@
 //! - each thread: the tables of its encoder, a prefix and two frames;
 //! - fixed: the sections that are being filled and written, contents that are being read, and,
 //!   where the level needs them, the fingerprints of frames and the index of segment dedupe;
+//! - where files are taken apart: one file of the longest, with what is in it;
 //! - at most a quarter of the rest: names and attributes, packed, before they go to a temporary
 //!   file;
 //! - at most an eighth of the rest: inodes with several names and sets of extended attributes;
+//! - at most a quarter of the rest: what is in further files that are taken apart at the same time;
 //! - up to [`FLIGHT_BYTES_MAX`]: frames on their way to and from the threads;
 //! - what is left: contents that wait to be put into order and plain frames that wait for their
 //!   references, before they go to a temporary file.
@@ -29,6 +31,7 @@ use crate::plan::error::WriteError;
 use crate::plan::level::{LEVELS, Level, ReferenceLimits};
 use crate::plan::options::Options;
 use crate::plan::order::Order;
+use crate::recompress::take_apart::{FILE_LEN_MAX, memory_len_max};
 
 /// Memory used by default.
 pub const MEMORY_BYTES_DEFAULT: u64 = 320 << 20;
@@ -53,6 +56,8 @@ pub(crate) const SEGMENT_BLOCK_BYTES: u64 = 4 << 20;
 pub(crate) const SEGMENT_INDEX_BYTES: u64 = 64 << 20;
 /// Contents read ahead of their turn.
 pub(crate) const READ_AHEAD_BYTES: u64 = 16 << 20;
+/// What is in compressed files that wait for their turn; more only uses memory.
+const RECOMPRESS_BYTES_MAX: u64 = 256 << 20;
 /// Frames on their way beyond this only use memory.
 const FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// Names and attributes in memory; ten million entries fit.
@@ -90,6 +95,10 @@ pub(crate) struct Plan {
     pub(crate) reorders: bool,
     /// Bytes of contents kept in memory before they go to a temporary file.
     pub(crate) reorder_bytes_max: u64,
+    /// Store what is in compressed files.
+    pub(crate) recompress: bool,
+    /// Bytes of what is in compressed files, beside those of one file.
+    pub(crate) recompress_bytes_max: u64,
     /// Plain bytes of frames being compressed or waiting for their turn to be written.
     pub(crate) flight_bytes_max: u64,
     /// Plain bytes of frames kept in memory before they go to a temporary file.
@@ -165,6 +174,8 @@ impl Plan {
             order,
             reorders: order != Order::Source || !options.first.is_empty(),
             reorder_bytes_max: 0,
+            recompress: options.recompress.unwrap_or(level.recompress),
+            recompress_bytes_max: 0,
             flight_bytes_max: 0,
             waiting_bytes_max: 0,
         };
@@ -226,6 +237,10 @@ impl Plan {
         self.tree_bytes_max = (free / 4).min(TREE_BYTES_MAX);
         let interned = (free / 8).min(INTERNED_BYTES_MAX);
         let free = free - self.tree_bytes_max - interned;
+        if self.recompress {
+            self.recompress_bytes_max = (free / 4).min(RECOMPRESS_BYTES_MAX);
+        }
+        let free = free - self.recompress_bytes_max;
         self.interned_bytes_max = interned.max(INTERNED_BYTES_MIN);
         // Where references are chosen, frames are compressed after the fingerprints are freed.
         let waits = if self.references.is_some() { SKETCH_BYTES } else { free / 2 };
@@ -254,6 +269,9 @@ impl Plan {
             (false, true) => similarity,
             (false, false) => 0,
         };
+        if self.recompress {
+            fixed += FILE_LEN_MAX.min(there) + memory_len_max(FILE_LEN_MAX.min(there));
+        }
         if self.segment_window_len > 0 {
             // An anchor in 16 bytes, in a table that is a third full when it has just grown.
             fixed += SEGMENT_INDEX_BYTES.min(3 * there) + SEGMENT_BLOCK_BYTES.min(there);
@@ -278,7 +296,7 @@ impl Plan {
             self.segment_window_len,
             self.order,
             first(options),
-            if options.recompress { " recompress" } else { "" },
+            if self.recompress { " recompress" } else { "" },
             self.page_settings,
             options.times_kept,
             label(options)

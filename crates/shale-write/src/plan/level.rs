@@ -1,5 +1,6 @@
 //! The compression levels in one table, so that documentation and program cannot differ.
 
+use shale_codec::Effort;
 use shale_format::limits::{REFERENCE_COUNT_MAX, REFERENCE_DEPTH_MAX};
 
 use crate::plan::order::Order;
@@ -45,6 +46,10 @@ pub struct Level {
     pub tries_incompressible: bool,
     /// Try filters on machine code, text and arrays.
     pub tries_filters: bool,
+    /// Work for the samples of sound and pictures; `None` treats them as any bytes.
+    pub effort: Option<Effort>,
+    /// Store what is in compressed files.
+    pub recompress: bool,
 }
 
 /// A codec for frames of which a quick trial leaves little.
@@ -164,6 +169,9 @@ pub const LEVELS: [Level; 10] = [
     ),
 ];
 
+/// The first level that stores what is in compressed files. The levels below are for packing fast.
+const RECOMPRESS_LEVEL_MIN: u8 = 7;
+
 /// A level whose frames stand alone, so they are compressed while files are read.
 const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level: i32) -> Level {
     Level {
@@ -182,6 +190,8 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
         page_level,
         tries_incompressible: false,
         tries_filters: false,
+        effort: if level > 0 { Some(Effort::FAST) } else { None },
+        recompress: false,
     }
 }
 
@@ -219,6 +229,8 @@ const fn related(
         page_level: 19,
         tries_incompressible: level >= 9,
         tries_filters: true,
+        effort: Some(Effort::THOROUGH),
+        recompress: level >= RECOMPRESS_LEVEL_MIN,
     }
 }
 

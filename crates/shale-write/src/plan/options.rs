@@ -45,8 +45,11 @@ pub struct Options {
     /// Shortest range that segment dedupe looks for; 0 turns it off. The level's by default.
     pub segment_window_len: Option<u32>,
     /// Store what is in compressed files: deflate streams in gzip, zip, PDF and git files are
-    /// rebuilt when they are read.
-    pub recompress: bool,
+    /// rebuilt when they are read. The level's by default.
+    pub recompress: Option<bool>,
+    /// Let an append note what its frames are like, so that the next one need not decode all. See
+    /// [`shale_format::AppendIndex`].
+    pub append_index: bool,
     /// The times to keep: `TIME_MTIME` and the other flags of `shale_format::root`, or-ed. Times
     /// that are not kept are stored as the epoch.
     pub times_kept: u8,
@@ -79,7 +82,8 @@ impl Default for Options {
             first_is_hot: false,
             references: None,
             segment_window_len: None,
-            recompress: false,
+            recompress: None,
+            append_index: true,
             times_kept: TIME_MTIME,
             skip_unreadable: false,
             strict: false,

@@ -8,6 +8,7 @@ use shale_format::{Category, Identity, ReadBounds};
 use shale_model::{Change, Problem, ProblemKind};
 
 use crate::plan::digest::{ContentDigest, TreeDigest};
+use crate::recompress::container::Container;
 
 /// Counters, problems and digests of a finished build.
 #[derive(Debug, Clone, Default)]
@@ -28,12 +29,8 @@ pub struct Report {
     pub held_files: u64,
     /// Bytes of those.
     pub held_bytes: u64,
-    /// Deflate streams that are rebuilt when they are read.
-    pub streams: u64,
-    /// Their bytes.
-    pub stream_bytes: u64,
-    /// Bytes that they hold.
-    pub stream_plain_bytes: u64,
+    /// Deflate streams that are rebuilt when they are read, by what they were found in.
+    pub streams: Vec<(Container, StreamCounts)>,
     /// Bytes of distinct contents that segment dedupe found elsewhere in the image.
     pub segment_bytes: u64,
     /// Matches of segment dedupe.
@@ -173,6 +170,17 @@ pub struct CategoryCounts {
     pub plain_bytes: u64,
     /// Stored bytes.
     pub stored_bytes: u64,
+}
+
+/// Deflate streams that are rebuilt when they are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StreamCounts {
+    /// How many.
+    pub streams: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes that they hold.
+    pub plain_bytes: u64,
 }
 
 /// Pages and bytes of one table.

@@ -13,6 +13,7 @@ const CENTRAL_LEN: usize = 46;
 const LOCAL_LEN: usize = 30;
 /// The longest comment after the end record.
 const COMMENT_LEN_MAX: usize = u16::MAX as usize;
+const METHOD_STORED: u16 = 0;
 const METHOD_DEFLATE: u16 = 8;
 const FLAG_ENCRYPTED: u16 = 1;
 
@@ -21,22 +22,32 @@ pub(crate) fn is_zip(bytes: &[u8]) -> bool {
     bytes.starts_with(&LOCAL_MAGIC)
 }
 
-/// Returns where the deflate streams of the entries lie, ascending and without overlap.
-pub(crate) fn streams(bytes: &[u8]) -> Vec<Range<usize>> {
-    let mut found = entries(bytes).unwrap_or_default();
-    found.sort_by_key(|range| (range.start, range.end));
+/// An entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Where its bytes lie.
+    pub(crate) range: Range<usize>,
+    /// They are a deflate stream, and not stored as they are.
+    pub(crate) is_deflated: bool,
+}
+
+/// Returns where the bytes of the entries lie that are deflated or stored, ascending and without
+/// overlap.
+pub(crate) fn entries(bytes: &[u8]) -> Vec<Entry> {
+    let mut found = listed(bytes).unwrap_or_default();
+    found.sort_by_key(|entry| (entry.range.start, entry.range.end));
     let mut end = 0;
-    found.retain(|range| {
-        let is_next = range.start >= end;
+    found.retain(|entry| {
+        let is_next = entry.range.start >= end;
         if is_next {
-            end = range.end;
+            end = entry.range.end;
         }
         is_next
     });
     found
 }
 
-fn entries(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
+fn listed(bytes: &[u8]) -> Option<Vec<Entry>> {
     let first_end = bytes.len().saturating_sub(END_LEN + COMMENT_LEN_MAX);
     let end = first_end + memchr::memmem::rfind(&bytes[first_end..], &END_MAGIC)?;
     let mut at = u32_at(bytes, end + 16)? as usize;
@@ -45,27 +56,28 @@ fn entries(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
         let name_len = usize::from(u16_at(bytes, at + 28)?);
         let extra_len = usize::from(u16_at(bytes, at + 30)?);
         let comment_len = usize::from(u16_at(bytes, at + 32)?);
-        found.extend(stream(bytes, at));
+        found.extend(entry(bytes, at));
         at += CENTRAL_LEN + name_len + extra_len + comment_len;
     }
     Some(found)
 }
 
-/// Returns where the stream of the entry lies whose central header is at `at`, if it is deflated.
-fn stream(bytes: &[u8], at: usize) -> Option<Range<usize>> {
-    let is_deflated = u16_at(bytes, at + 10)? == METHOD_DEFLATE;
+/// Returns the entry whose central header is at `at`, if it is deflated or stored.
+fn entry(bytes: &[u8], at: usize) -> Option<Entry> {
+    let method = u16_at(bytes, at + 10)?;
     let is_encrypted = u16_at(bytes, at + 8)? & FLAG_ENCRYPTED != 0;
     let stored_len = u32_at(bytes, at + 20)? as usize;
     let local = u32_at(bytes, at + 42)? as usize;
     let has_local = bytes.get(local..local.checked_add(4)?)? == LOCAL_MAGIC;
-    if !is_deflated || is_encrypted || !has_local {
+    if !matches!(method, METHOD_STORED | METHOD_DEFLATE) || is_encrypted || !has_local {
         return None;
     }
     let name_len = usize::from(u16_at(bytes, local + 26)?);
     let extra_len = usize::from(u16_at(bytes, local + 28)?);
     let start = local + LOCAL_LEN + name_len + extra_len;
     let end = start.checked_add(stored_len)?;
-    (end <= bytes.len()).then_some(start..end)
+    let is_deflated = method == METHOD_DEFLATE;
+    (end <= bytes.len()).then_some(Entry { range: start..end, is_deflated })
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -106,14 +118,16 @@ mod tests {
 
     #[test]
     fn streams_are_found_by_the_directory_and_lies_are_passed_over() {
-        assert!(streams(&zip(b"12345", 8, 5, 0)).iter().eq(&[Range { start: 31, end: 36 }]));
-        let none: [Range<usize>; 0] = [];
-        assert_eq!(streams(&zip(b"12345", 0, 5, 0)), none);
-        assert_eq!(streams(&zip(b"12345", 8, u32::MAX, 0)), none);
-        assert_eq!(streams(&zip(b"12345", 8, 5, u32::MAX)), none);
+        for (method, is_deflated) in [(0, false), (8, true)] {
+            let found = entries(&zip(b"12345", method, 5, 0));
+            assert_eq!(found, [Entry { range: 31..36, is_deflated }]);
+        }
+        assert_eq!(entries(&zip(b"12345", 9, 5, 0)), []);
+        assert_eq!(entries(&zip(b"12345", 8, u32::MAX, 0)), []);
+        assert_eq!(entries(&zip(b"12345", 8, 5, u32::MAX)), []);
         let whole = zip(b"12345", 8, 5, 0);
         for cut in 0..whole.len() {
-            let _ = streams(&whole[..cut]);
+            let _ = entries(&whole[..cut]);
         }
     }
 }

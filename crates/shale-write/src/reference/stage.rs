@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use shale_format::limits::REFERENCE_DEPTH_MAX;
+
 use crate::base::frames::OldFrames;
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
@@ -19,6 +21,8 @@ use crate::reference::sketch::{Sketches, sketch_of};
 
 /// One window in 2^6 bytes is sampled, until there are too many, see [`Sketches`].
 pub(crate) const RATE_LOG2: u32 = 6;
+/// Most references of a frame where an image is continued.
+const APPEND_REFERENCE_COUNT_MAX: u16 = 8;
 /// Sketches in progress for each thread. Each holds its frame in memory.
 const SKETCHING_PER_THREAD: usize = 4;
 
@@ -36,7 +40,13 @@ pub(crate) struct ReferenceStage<'env> {
 
 impl<'env> ReferenceStage<'env> {
     /// Starts without frames. `work_per_byte` bounds the search, see [`SearchSettings`].
-    pub(crate) fn new(build: Build<'env>, limits: ReferenceLimits, work_per_byte: u64) -> Self {
+    pub(crate) fn new(build: Build<'env>, mut limits: ReferenceLimits, work_per_byte: u64) -> Self {
+        if build.base().is_some() && build.options().references.is_none() {
+            // What reads cost is bounded in bytes. The frames of the image have used up depth, and
+            // short new frames resemble parts of many.
+            limits.depth_max = REFERENCE_DEPTH_MAX;
+            limits.count_max = limits.count_max.max(APPEND_REFERENCE_COUNT_MAX);
+        }
         let settings = SearchSettings {
             reference_count_max: usize::from(limits.count_max),
             depth_max: limits.depth_max,
@@ -76,12 +86,17 @@ impl<'env> ReferenceStage<'env> {
         }
     }
 
+    /// Returns the sketches of the frames that an image held before, and of all others.
+    pub(crate) fn into_sketches(self) -> (Sketches, Sketches) {
+        (self.old, self.sketches)
+    }
+
     /// Chooses references for all frames.
     ///
     /// # Errors
     /// [`WriteError::Cancelled`].
     pub(crate) fn choose(
-        mut self,
+        &mut self,
         shapes: &[FrameShape],
         old: &OldFrames,
         co_read_sets: &CoReadSets,
@@ -91,7 +106,7 @@ impl<'env> ReferenceStage<'env> {
         // Both must be thinned alike to be compared.
         let thin_log2 = self.old.thin_log2().max(self.sketches.thin_log2());
         let mut pairs = Vec::new();
-        for (first, sketches) in [(0, self.old), (old.count(), self.sketches)] {
+        for (first, sketches) in [(0, &self.old), (old.count(), &self.sketches)] {
             for frame in 0..sketches.frame_count() {
                 let kept = sketches.of(frame).iter();
                 let kept = kept.filter(|print| print.trailing_zeros() >= thin_log2);

@@ -6,7 +6,7 @@
 //! *near* matches, and a longer one for *far* matches, which grows with every further region that
 //! the content is spread over.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// log2 of the length of a region: about a frame.
 const REGION_LOG2: u32 = 18;
@@ -26,15 +26,27 @@ pub struct Grain {
     /// Regions that a content may touch beyond its own length before `far_len_min` doubles, and
     /// again after as many more.
     pub region_step: u32,
+    /// Shortest match in a home of the content, see [`Scatter::settle`].
+    pub home_len_min: u32,
 }
 
 impl Grain {
     /// Text and other small files.
-    pub const TEXT: Self =
-        Self { step_log2: 6, near_len_min: 1024, far_len_min: 8192, region_step: 4 };
+    pub const TEXT: Self = Self {
+        step_log2: 6,
+        near_len_min: 1024,
+        far_len_min: 8192,
+        region_step: 4,
+        home_len_min: 128,
+    };
     /// Large binaries, media and compressed data.
-    pub const BINARY: Self =
-        Self { step_log2: 10, near_len_min: 4096, far_len_min: 32 << 10, region_step: 4 };
+    pub const BINARY: Self = Self {
+        step_log2: 10,
+        near_len_min: 4096,
+        far_len_min: 32 << 10,
+        region_step: 4,
+        home_len_min: 1024,
+    };
 }
 
 /// Where the current content's bytes lie so far.
@@ -47,6 +59,9 @@ pub struct Scatter {
     home: u64,
     /// The region in which the last match ended.
     last: Option<u64>,
+    /// Frames of the image that is continued which hold earlier versions of the content, as ranges
+    /// of the stream.
+    homes: Vec<Range<u64>>,
 }
 
 impl Scatter {
@@ -56,6 +71,13 @@ impl Scatter {
         self.count = 0;
         self.home = stream_len >> REGION_LOG2;
         self.last = None;
+        self.homes.clear();
+    }
+
+    /// Says which frames of an image that is continued hold earlier versions of the content. The
+    /// frame of its new bytes may not be able to refer to them, so short matches count there, too.
+    pub(crate) fn settle(&mut self, homes: Vec<Range<u64>>) {
+        self.homes = homes;
     }
 
     /// Returns whether a match that begins `position` bytes into the content is worth taking.
@@ -66,7 +88,10 @@ impl Scatter {
         let is_next = |region: u64| spanned > 0 && Some(region) == self.last.map(|last| last + 1);
         let is_near =
             |region| region == self.home || self.touched.contains(&region) || is_next(region);
-        let len_min = if regions(stream_offset, len).all(is_near) {
+        let is_home = |offset: u64| self.homes.iter().any(|home| home.contains(&offset));
+        let len_min = if is_home(stream_offset) && is_home(stream_offset + len.max(1) - 1) {
+            u64::from(grain.home_len_min)
+        } else if regions(stream_offset, len).all(is_near) {
             u64::from(grain.near_len_min)
         } else {
             let excess = self.count.saturating_sub(spanned);

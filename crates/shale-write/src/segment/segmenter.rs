@@ -17,6 +17,7 @@
 use crate::content::gear::GEAR;
 
 use crate::segment::blocks::Blocks;
+use crate::segment::homes::Homes;
 use crate::segment::index::{AnchorIndex, WINDOW_LEN_MAX, key_of};
 use crate::segment::policy::{Grain, Scatter};
 
@@ -116,7 +117,9 @@ pub struct Segmenter {
     /// The gear hash at `scanned`, and how many bytes it covers since it was reset.
     gear: u64,
     gear_len: u64,
-    /// Bytes of the stream that were emitted as new.
+    /// Frames of the image that is continued, if there is one.
+    homes: Option<Homes>,
+    /// Bytes of the stream that were emitted as new, and those that were there before.
     stream_len: u64,
     /// Bytes of the current new run that were already emitted.
     run_len: u64,
@@ -159,6 +162,7 @@ impl Segmenter {
             ahead_len: 0,
             gear: 0,
             gear_len: 0,
+            homes: None,
             stream_len,
             run_len: 0,
             open: None,
@@ -173,6 +177,11 @@ impl Segmenter {
         for anchor in anchors {
             self.index.insert(anchor.key, anchor.gear, anchor.position);
         }
+    }
+
+    /// Lets contents share short ranges with the frames that resemble them most.
+    pub(crate) fn set_homes(&mut self, homes: Homes) {
+        self.homes = Some(homes);
     }
 
     /// Begins a content of about `content_len` bytes with the rules of `grain`.
@@ -221,6 +230,21 @@ impl Segmenter {
     /// What was found so far.
     pub(crate) fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Finds the frames of the image which is continued that have most of these bytes: the first
+    /// ones of a content. Keys are enough for that, as every match is compared later. Returns
+    /// whether there are any.
+    pub(crate) fn find_homes(&mut self, bytes: &[u8]) -> bool {
+        let Some(homes) = &self.homes else { return false };
+        let bytes = &bytes[..bytes.len().min(CHUNK_LEN)];
+        let step_log2 = self.index.step_log2().max(self.grain.step_log2);
+        let anchors = anchors_of(bytes, 0, self.settings.window_len, step_log2);
+        let positions = anchors.iter().map(|anchor| self.index.candidates(anchor.key));
+        let found = homes.of_content(positions);
+        let has_homes = !found.is_empty();
+        self.scatter.settle(found);
+        has_homes
     }
 
     /// Scans the bytes that were not scanned yet.

@@ -1,13 +1,18 @@
 //! Connects segment dedupe (see [`crate::segment::segmenter`]) with the pipeline: new pieces go
 //! into the stream, every piece becomes an extent.
 
+use std::collections::VecDeque;
+use std::ops::Range;
+
 use shale_format::Category;
 
 use crate::content::extents::{Extents, Place};
 use crate::content::read::SMALL_LEN_MAX;
+use crate::content::samples::SampleRun;
 use crate::frame::pipeline::FramePipeline;
 use crate::plan::budget::SEGMENT_INDEX_BYTES;
 use crate::plan::error::WriteError;
+use crate::segment::homes::Homes;
 use crate::segment::policy::Grain;
 use crate::segment::segmenter::{Anchor, Counters, Piece, Segmenter, Settings, Sink};
 
@@ -17,6 +22,48 @@ pub(crate) struct SegmentStage {
     text_grain: Grain,
     /// Category of the content that was begun and not ended.
     open: Option<Category>,
+    samples: PendingSamples,
+}
+
+/// Which bytes that the segmenter holds back are samples.
+#[derive(Debug, Default)]
+struct PendingSamples {
+    /// Bytes of the content that were pushed, and that came out.
+    pushed: u64,
+    emitted: u64,
+    /// Ranges of the content.
+    runs: VecDeque<(Range<u64>, SampleRun)>,
+}
+
+impl PendingSamples {
+    fn push(&mut self, len: u64, run: Option<SampleRun>) {
+        let range = self.pushed..self.pushed + len;
+        self.pushed = range.end;
+        let Some(run) = run else { return };
+        match self.runs.back_mut() {
+            Some((last, first))
+                if last.end == range.start && first.after(last.end - last.start) == run =>
+            {
+                last.end = range.end;
+            }
+            _ => self.runs.push_back((range, run)),
+        }
+    }
+
+    /// Takes up to `len` bytes that are all samples of one run, or none. Returns how many.
+    fn take(&mut self, len: u64) -> (u64, Option<SampleRun>) {
+        while self.runs.front().is_some_and(|(range, _)| range.end <= self.emitted) {
+            self.runs.pop_front();
+        }
+        let at = self.emitted;
+        let (len, run) = match self.runs.front() {
+            None => (len, None),
+            Some((range, _)) if at < range.start => (len.min(range.start - at), None),
+            Some((range, run)) => (len.min(range.end - at), Some(run.after(at - range.start))),
+        };
+        self.emitted += len;
+        (len, run)
+    }
 }
 
 impl SegmentStage {
@@ -30,6 +77,7 @@ impl SegmentStage {
             segmenter: Segmenter::new(settings, stream_len),
             text_grain: Grain { near_len_min, far_len_min, ..Grain::TEXT },
             open: None,
+            samples: PendingSamples::default(),
         }
     }
 
@@ -38,26 +86,36 @@ impl SegmentStage {
         self.segmenter.learn(anchors);
     }
 
+    /// Lets contents share short ranges with the frames that resemble them most.
+    pub(crate) fn set_homes(&mut self, homes: Homes) {
+        self.segmenter.set_homes(homes);
+    }
+
     /// Takes the next bytes of a content of `content_len` bytes.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
         content_len: u64,
-        category: Category,
+        (category, run): (Category, Option<SampleRun>),
         frames: &mut FramePipeline<'_>,
         extents: &mut Extents,
     ) -> Result<(), WriteError> {
         if self.open.is_none() {
+            self.samples = PendingSamples::default();
             let grain = match category {
                 _ if content_len > SMALL_LEN_MAX => Grain::BINARY,
                 Category::Incompressible | Category::Audio | Category::Sensor => Grain::BINARY,
                 _ => self.text_grain,
             };
             self.segmenter.begin_content(content_len, grain);
+            let has_homes = self.segmenter.find_homes(bytes);
+            frames.set_short(has_homes)?;
         }
         let category = *self.open.get_or_insert(category);
         let may_split = content_len > SMALL_LEN_MAX;
-        self.segmenter.push(bytes, &mut Pieces { frames, extents, category, may_split })
+        self.samples.push(bytes.len() as u64, run);
+        let samples = &mut self.samples;
+        self.segmenter.push(bytes, &mut Pieces { frames, extents, category, may_split, samples })
     }
 
     /// Ends the content, if one was begun: nothing is held back any more.
@@ -67,7 +125,9 @@ impl SegmentStage {
         extents: &mut Extents,
     ) -> Result<(), WriteError> {
         let Some(category) = self.open.take() else { return Ok(()) };
-        self.segmenter.end_content(&mut Pieces { frames, extents, category, may_split: false })
+        let samples = &mut self.samples;
+        let mut pieces = Pieces { frames, extents, category, may_split: false, samples };
+        self.segmenter.end_content(&mut pieces)
     }
 
     /// What was found so far.
@@ -82,6 +142,7 @@ struct Pieces<'s, 'env> {
     extents: &'s mut Extents,
     category: Category,
     may_split: bool,
+    samples: &'s mut PendingSamples,
 }
 
 impl Sink for Pieces<'_, '_> {
@@ -89,11 +150,17 @@ impl Sink for Pieces<'_, '_> {
 
     fn piece(&mut self, piece: Piece<'_>) -> Result<(), WriteError> {
         match piece {
-            Piece::New(bytes) => {
-                let offset = self.frames.push(bytes, self.category, self.may_split)?;
-                self.extents.push(bytes.len() as u64, Place::Stream(offset));
+            Piece::New(mut bytes) => {
+                while !bytes.is_empty() {
+                    let (len, run) = self.samples.take(bytes.len() as u64);
+                    let (now, rest) = bytes.split_at(len as usize);
+                    let offset = self.frames.push(now, self.category, self.may_split, run)?;
+                    self.extents.push(len, Place::Stream(offset));
+                    bytes = rest;
+                }
             }
             Piece::Match { stream_offset, len } => {
+                self.samples.emitted += len;
                 self.extents.push(len, Place::Stream(stream_offset));
             }
         }

@@ -22,6 +22,8 @@ pub(crate) struct Batch {
     /// Approximate bytes of those.
     xattrs_len: usize,
     contents: Vec<ContentDigest>,
+    /// Digests of directories, each once for entries in it that follow each other.
+    parents: Vec<PathDigest>,
     /// Whether keys ascend so far.
     is_sorted: bool,
 }
@@ -33,6 +35,8 @@ struct Item {
     target_len: u32,
     /// Index in `contents`, or [`NONE`] for the empty content.
     content: u32,
+    /// Index in `parents`.
+    parent: u32,
     record: Record,
 }
 
@@ -53,10 +57,12 @@ pub(crate) struct PackedBatch {
 pub(crate) struct EmptyContent(pub(crate) ContentDigest);
 
 impl Batch {
-    /// Adds an entry. `content` is the digest of a file's content, unless that is empty.
+    /// Adds an entry of the directory `parent`. `content` is the digest of a file's content, unless
+    /// that is empty.
     pub(crate) fn push(
         &mut self,
         key: &[u8],
+        parent: &PathDigest,
         record: &Record,
         target: &[u8],
         content: Option<&ContentDigest>,
@@ -77,11 +83,15 @@ impl Batch {
                 Arc::clone(xattrs)
             });
         }
+        if self.parents.last() != Some(parent) {
+            self.parents.push(*parent);
+        }
         self.items.push(Item {
             key_start: self.strings.len() as u32,
             key_len: key.len() as u32,
             target_len: target.len() as u32,
             content,
+            parent: self.parents.len() as u32 - 1,
             record: *record,
         });
         self.strings.extend_from_slice(key);
@@ -99,6 +109,7 @@ impl Batch {
             + self.strings.len()
             + self.xattrs_len
             + self.contents.len() * size_of::<ContentDigest>()
+            + self.parents.len() * size_of::<PathDigest>()
     }
 
     fn key(&self, item: &Item) -> &[u8] {
@@ -128,7 +139,6 @@ impl Batch {
             repeats,
         };
         let mut writer = RecordWriter::default();
-        let mut parents = Parents::default();
         for item in &self.items {
             let (key, target) = (self.key(item), self.target(item));
             writer.push(key, &item.record, target);
@@ -139,7 +149,7 @@ impl Batch {
                 // Only the end shows whether it stays implied.
                 continue;
             }
-            let parent = parents.of(key);
+            let parent = self.parents[item.parent as usize];
             let content = match item.content {
                 NONE => &empty.0,
                 index => &self.contents[index as usize],
@@ -183,11 +193,14 @@ impl Batch {
     }
 }
 
-/// Digests of the directories above the current entry. Neighbours share them.
+/// Digests of the directories above the current entry. Neighbours share them, so a walk computes
+/// one for each directory, whatever its depth.
 #[derive(Debug, Default)]
 pub(crate) struct Parents {
     key: Vec<u8>,
     digests: Vec<PathDigest>,
+    /// Digests that were computed so far.
+    pub(crate) computed_count: u64,
 }
 
 impl Parents {
@@ -209,6 +222,7 @@ impl Parents {
                 for name in parent.split(|&byte| byte == 0).skip(shared) {
                     let above = self.digests.last().copied().unwrap_or(PathDigest::ROOT);
                     self.digests.push(above.child(name));
+                    self.computed_count += 1;
                 }
             }
             self.key.clear();

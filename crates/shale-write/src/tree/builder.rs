@@ -15,8 +15,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use shale_format::limits::{
-    LINK_TARGET_LEN_MAX, NAME_LEN_MAX, PATH_LEN_MAX, XATTR_COUNT_MAX, XATTR_NAME_LEN_MAX,
-    XATTR_VALUE_LEN_MAX,
+    LINK_TARGET_LEN_MAX, NAME_LEN_MAX, PATH_LEN_MAX, SPACE_LEN_MAX, XATTR_COUNT_MAX,
+    XATTR_NAME_LEN_MAX, XATTR_VALUE_LEN_MAX,
 };
 use shale_format::root::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale_format::{InodeKind, Timestamp};
@@ -29,7 +29,7 @@ use crate::plan::digest::{ContentDigest, TreeDigest, content_digest};
 use crate::plan::error::WriteError;
 use crate::plan::report::Stage;
 
-use crate::tree::batch::{Batch, EmptyContent, PackedBatch};
+use crate::tree::batch::{Batch, EmptyContent, PackedBatch, Parents};
 use crate::tree::links::{InodeSlot, Link, LinkState, Links};
 use crate::tree::record::{Attributes, NONE, Record, implied_directory};
 use crate::tree::runs::Runs;
@@ -56,10 +56,15 @@ pub(crate) struct TreeBuilder<'env> {
     xattr_sets: XattrSets,
     /// Parent path of the last entry.
     last_parent: Vec<u8>,
+    /// Digests of the directories above the current path.
+    parents: Parents,
     /// Key of the current path, and its depth.
     key: Vec<u8>,
     depth: usize,
     sequence: u64,
+    /// Bytes of all contents, those of the image that is continued included, before equal ones are
+    /// found.
+    content_len: u64,
     empty: EmptyContent,
     digest: TreeDigest,
     repeats: Vec<Repeat>,
@@ -147,9 +152,11 @@ impl<'env> TreeBuilder<'env> {
             links: Links::new(plan.interned_bytes_max / 3 * 2, temp_dir.as_deref()),
             xattr_sets: XattrSets::new(plan.interned_bytes_max / 3, temp_dir.as_deref()),
             last_parent: Vec::new(),
+            parents: Parents::default(),
             key: Vec::new(),
             depth: 0,
             sequence: 0,
+            content_len: build.base().map_or(0, |base| base.state().content_space_len),
             empty: EmptyContent(content_digest(&[])),
             digest: TreeDigest::default(),
             repeats: Vec::new(),
@@ -194,8 +201,16 @@ impl<'env> TreeBuilder<'env> {
             }
             known = Some(slot);
         }
-        let mut record = self.record(entry)?;
         let needs_content = kind == InodeKind::File && entry.metadata.len > 0;
+        if needs_content {
+            let sum = self.content_len.checked_add(entry.metadata.len);
+            let Some(sum) = sum.filter(|sum| *sum <= SPACE_LEN_MAX) else {
+                let what = format!("contents of more than {SPACE_LEN_MAX} bytes together");
+                return Ok(Added::Refused(ProblemKind::Limit(what)));
+            };
+            self.content_len = sum;
+        }
+        let mut record = self.record(entry)?;
         let inode = self.slot_next;
         if let Some(id) = entry.link {
             let state = match needs_content {
@@ -297,6 +312,7 @@ impl<'env> TreeBuilder<'env> {
         let mut sealed = SealedTree {
             store: self.store,
             scratch: self.scratch,
+            parents: self.parents,
             root: self.root,
             depths: Vec::new(),
             links: self.links,
@@ -370,7 +386,8 @@ impl<'env> TreeBuilder<'env> {
             set => Some(self.xattr_sets.get(set)?),
         };
         let before = stream.batch.memory_len();
-        stream.batch.push(&self.key, record, target, content, xattrs.as_ref());
+        let parent = self.parents.of(&self.key);
+        stream.batch.push(&self.key, &parent, record, target, content, xattrs.as_ref());
         self.buffered_bytes += stream.batch.memory_len() - before;
         if part == Part::Directories {
             stream.last_key.clear();
@@ -497,6 +514,11 @@ fn check_entry(
     if entry.metadata.len > shale_format::limits::FILE_LEN_MAX {
         return limit(format!("{} bytes long, 2^63 - 1 allowed", entry.metadata.len));
     }
+    let Metadata { mtime, atime, ctime, btime, .. } = &entry.metadata;
+    let nanoseconds = [mtime, atime, ctime, btime].map(|time| time.nsec).into_iter().max();
+    if let Some(found) = nanoseconds.filter(|found| *found >= 1_000_000_000) {
+        return limit(format!("a time with {found} nanoseconds, less than 10^9 allowed"));
+    }
     if entry.xattrs.len() as u64 > XATTR_COUNT_MAX {
         let count = entry.xattrs.len();
         return limit(format!("{count} extended attributes, {XATTR_COUNT_MAX} allowed"));
@@ -512,4 +534,73 @@ fn check_entry(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shale_host::NoProgress;
+    use shale_model::Content;
+
+    use super::*;
+    use crate::exec::build::Env;
+    use crate::plan::options::Options;
+
+    fn entry(path: &str, kind: InodeKind) -> SourceEntry {
+        let epoch = Timestamp::default();
+        let metadata = Metadata {
+            kind,
+            permissions: 0o755,
+            uid: 0,
+            gid: 0,
+            mtime: epoch,
+            atime: epoch,
+            ctime: epoch,
+            btime: epoch,
+            len: 0,
+            device: 0,
+        };
+        SourceEntry {
+            path: path.as_bytes().to_vec(),
+            metadata,
+            xattrs: Arc::default(),
+            link: None,
+            target: Vec::new(),
+            content: Content::None,
+        }
+    }
+
+    /// Digests of directories that are computed for these entries.
+    fn computed(entries: &[SourceEntry]) -> u64 {
+        let options = Options { level: 1, threads: 1, ..Options::default() };
+        let env = Env::new(&options, Some(0), None, &NoProgress).unwrap();
+        let counted: Result<u64, WriteError> = Build::run(&env, |build| {
+            let mut tree = TreeBuilder::new(build);
+            for entry in entries {
+                assert_eq!(tree.add(entry)?, Added::Whole);
+            }
+            Ok(tree.seal()?.parents.computed_count)
+        });
+        counted.unwrap()
+    }
+
+    #[test]
+    fn a_directory_costs_the_same_at_any_depth() {
+        for depth in [100, 1000, 3000] {
+            let path = vec!["d"; depth].join("/");
+            // What one path implies: counted on the way down, and once more on the way up.
+            let file = entry(&format!("{path}/f"), InodeKind::File);
+            let count = computed(&[file]);
+            assert!(count <= 2 * depth as u64 + 2, "{count} digests for {depth} directories");
+            // Directories that are given, each with a file.
+            let mut entries = Vec::new();
+            for end in (1..=path.len()).step_by(2) {
+                entries.push(entry(&path[..end], InodeKind::Directory));
+                entries.push(entry(&format!("{}/f", &path[..end]), InodeKind::File));
+            }
+            let count = computed(&entries);
+            assert!(count <= 2 * depth as u64 + 2, "{count} digests for {depth} directories");
+        }
+    }
 }

@@ -31,6 +31,8 @@ pub(crate) fn note(repeats: &mut Vec<Repeat>, key: &[u8], sequences: (u64, u64))
 pub(crate) struct SealedTree {
     pub(crate) store: Store,
     pub(crate) scratch: EncoderScratch,
+    /// Digests of the directories above the current one.
+    pub(crate) parents: Parents,
     /// As for every directory, the payload is the number of directories in it.
     pub(crate) root: Record,
     /// By depth. The first holds the entries of the root.
@@ -79,7 +81,6 @@ impl SealedTree {
             let mut writer = BlockWriter::default();
             let mut above = ParentCounter::default();
             let mut key = Vec::new();
-            let mut parents = Parents::default();
             while let Some((head, &record, _)) = merge.head() {
                 key.clear();
                 key.extend_from_slice(head);
@@ -93,7 +94,7 @@ impl SealedTree {
                         note(&mut self.repeats, &key, sequences);
                         let mut digest = TreeDigest::default();
                         let xattrs = self.xattr_sets.get(again.attributes.xattrs)?;
-                        let parent = parents.of(&key);
+                        let parent = self.parents.of(&key);
                         add_entry(&mut digest, &parent, &key, again, &[], &empty, &xattrs);
                         self.digest.remove(&digest);
                     }
@@ -104,7 +105,7 @@ impl SealedTree {
                         let (path, sequence) = (path_of(&key), record.sequence);
                         self.missing.push(Missing { path, sequence });
                     }
-                    let parent = parents.of(&key);
+                    let parent = self.parents.of(&key);
                     add_entry(&mut self.digest, &parent, &key, &record, &[], &empty, &[]);
                 }
                 writer.push(&key, &record, &[], &mut self.store, &mut self.scratch)?;

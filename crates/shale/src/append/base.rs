@@ -9,8 +9,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use shale_codec::merkle::LeafHasher;
+use shale_format::append_index::APPEND_INDEX_LEN_MAX;
 use shale_format::merkle::{HASH_LEN, LEAF_LEN, MERKLE_HEAD_LEN};
-use shale_format::schema;
+use shale_format::{AppendIndex, SectionType, schema};
 use shale_read::{Image, PieceKind, ReadError, TableId};
 use shale_table::{Page, PageRef, PageSource, Schema, Table, TableRoot};
 use shale_write::digest::ContentDigest;
@@ -22,7 +23,7 @@ use crate::contents::{self, Known};
 const STEP_LEN: u64 = 1 << 20;
 
 /// An open image.
-pub(super) struct ImageBase {
+pub(crate) struct ImageBase {
     image: Arc<Image>,
     state: BaseState,
     /// Lengths and contents, sorted; read when first asked for.
@@ -36,7 +37,7 @@ impl ImageBase {
     ///
     /// # Errors
     /// The image is damaged.
-    pub(super) fn new(image: Arc<Image>) -> Result<Self, ReadError> {
+    pub(crate) fn new(image: Arc<Image>) -> Result<Self, ReadError> {
         let root = image.root().clone();
         // Both tables end with a row that says where their space ends.
         let end = |table: TableRoot, schema: &'static Schema, column| match table.row_count {
@@ -145,15 +146,16 @@ impl Base for ImageBase {
         Ok(known.digest == *digest && known.holes == holes)
     }
 
-    fn content_is_rebuilt(&self, content: u64) -> Result<bool, BaseError> {
+    fn content_depth(&self, content: u64) -> Result<u64, BaseError> {
+        let mut depth = 0;
         if self.image.chunk_count() > 0 {
             for piece in self.image.pieces(content, 0..u64::MAX)? {
-                if matches!(piece?.kind, PieceKind::Rebuilt { .. }) {
-                    return Ok(true);
+                if let PieceKind::Rebuilt { chunk, .. } = piece?.kind {
+                    depth = depth.max(self.image.chunk_record(chunk)?.depth);
                 }
             }
         }
-        Ok(false)
+        Ok(depth)
     }
 
     fn frames(&self) -> Result<Vec<BaseFrame>, BaseError> {
@@ -168,6 +170,21 @@ impl Base for ImageBase {
 
     fn frame(&self, frame: u64) -> Result<Arc<Vec<u8>>, BaseError> {
         Ok(self.image.frame(frame)?)
+    }
+
+    fn append_indexes(&self) -> Result<Vec<AppendIndex>, BaseError> {
+        let mut found = Vec::new();
+        for section in self.image.sections() {
+            // What lies after a section that cannot be read is no hint.
+            let Ok(section) = section else { break };
+            if section.section_type != SectionType::AppendIndex as u16 {
+                continue;
+            }
+            let payload = self.image.section_payload(&section, APPEND_INDEX_LEN_MAX);
+            let index = payload.ok().and_then(|payload| AppendIndex::decode(&payload).ok());
+            found.extend(index);
+        }
+        Ok(found)
     }
 
     fn page(

@@ -36,10 +36,10 @@ pub(super) fn look(image: &Image, source: &dyn ByteSource) -> io::Result<Tail> {
     let mut head = vec![0; len.min(SECTION_HEADER_LEN as u64) as usize];
     source.read_at(end, &mut head)?;
     let tag = image.superblock().image_tag();
-    let is_section = match head.len() == SECTION_HEADER_LEN {
-        true => SectionHeader::decode(&head, image.len(), tag, xxh3_64).is_ok(),
-        false => SECTION_MAGIC.starts_with(&head[..head.len().min(SECTION_MAGIC.len())]),
-    };
+    // The rest of the first header, too, may not have reached the disk: its first bytes are enough.
+    let magic = &head[..head.len().min(SECTION_MAGIC.len())];
+    let is_section = SECTION_MAGIC.starts_with(magic)
+        || SectionHeader::decode(&head, image.len(), tag, xxh3_64).is_ok();
     if is_section {
         return Ok(Tail::Torn(len));
     }

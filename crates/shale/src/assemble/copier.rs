@@ -27,6 +27,12 @@ const CONTENTS_TAKEN: usize = 64;
 
 /// What is copied, and the trees that follow.
 pub(super) struct Copier<'a, T> {
+    plan: Plan<'a>,
+    tree: T,
+}
+
+/// What is copied.
+pub(super) struct Plan<'a> {
     images: &'a [Arc<Image>],
     /// The frames to copy, in their order: image and number there.
     frames: Vec<(u32, u64)>,
@@ -45,24 +51,35 @@ pub(super) struct Copier<'a, T> {
     /// By number in the common numbering, the number in the new image.
     numbers: Arc<Vec<u64>>,
     equal_contents: u64,
+    compared_contents: u64,
     image_id: [u8; 16],
-    tree: T,
 }
 
 impl<'a, T> Copier<'a, T>
 where
     T: FnMut(&Arc<Vec<u64>>) -> Result<Option<CopiedTree>, Error>,
 {
-    /// Decides what is copied. `tree` returns the next tree, with the numbers of contents.
-    pub(super) fn plan(
+    /// Copies what is planned. `tree` returns the next tree, with the numbers of contents.
+    pub(super) fn new(plan: Plan<'a>, tree: T) -> Self {
+        Self { plan, tree }
+    }
+
+    /// What was copied.
+    pub(super) fn into_plan(self) -> Plan<'a> {
+        self.plan
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// Decides what is copied.
+    pub(super) fn new(
         images: &'a [Arc<Image>],
         (offsets, needed): (&Offsets, Needed),
         history: &str,
-        tree: T,
         options: &CreateOptions,
         progress: &dyn Progress,
     ) -> Result<Self, Error> {
-        let mut copier = Self {
+        let mut plan = Self {
             images,
             frames: Vec::new(),
             frame_numbers: images.iter().map(|i| vec![NONE; i.frame_count() as usize]).collect(),
@@ -73,13 +90,13 @@ where
             digests: Vec::new(),
             numbers: Arc::default(),
             equal_contents: 0,
+            compared_contents: 0,
             image_id: [0; 16],
-            tree,
         };
-        copier.number_contents(offsets, &needed, options, progress)?;
-        copier.number_frames(options)?;
-        copier.image_id = copier.hash(needed.into_hasher(), history)?;
-        Ok(copier)
+        plan.number_contents(offsets, &needed, options, progress)?;
+        plan.number_frames(options)?;
+        plan.image_id = plan.hash(needed.into_hasher(), history)?;
+        Ok(plan)
     }
 
     /// An ID that depends on what is kept only, and is known before anything is written.
@@ -96,6 +113,11 @@ where
     /// How often a content was found in one more image.
     pub(super) fn equal_contents(&self) -> u64 {
         self.equal_contents
+    }
+
+    /// How many contents were read to be compared.
+    pub(super) fn compared_contents(&self) -> u64 {
+        self.compared_contents
     }
 
     /// Numbers the contents that are needed, each distinct one once.
@@ -115,14 +137,15 @@ where
             }
         }
         // An image holds equal contents once. So only those of one length in several images can be
-        // equal, and the others need not be read, unless the result is to be compared with them.
+        // equal, and the others need not be read.
         let mut first_with: HashMap<u64, (u32, bool)> = HashMap::new();
         for (&(image, _), &len) in self.contents.iter().zip(&lens) {
             let (first, is_shared) = first_with.entry(len).or_insert((image, false));
             *is_shared |= *first != image;
         }
         let may_be_equal = |len: &u64| first_with.get(len).is_some_and(|&(_, is_shared)| is_shared);
-        let reads: Vec<bool> = lens.iter().map(|len| options.verify || may_be_equal(len)).collect();
+        let reads: Vec<bool> = lens.iter().map(may_be_equal).collect();
+        self.compared_contents = reads.iter().filter(|&&reads| reads).count() as u64;
         let known = self.read(&reads, &lens, options, progress)?;
 
         let mut numbers = vec![0; offsets.all().end as usize];
@@ -259,17 +282,82 @@ where
         Ok(id)
     }
 
-    fn copied(&self, frame: u64) -> Result<CopiedFrame, ReadError> {
+    /// Number of frames that are copied.
+    pub(super) fn frame_count(&self) -> u64 {
+        self.frames.len() as u64
+    }
+
+    /// Number of chunks that are copied.
+    pub(super) fn chunk_count(&self) -> u64 {
+        self.chunks.len() as u64
+    }
+
+    /// Number of contents that are copied.
+    pub(super) fn content_count(&self) -> u64 {
+        self.contents.len() as u64
+    }
+
+    /// The record of a frame in the image that it comes from, and the frames that it refers to, by
+    /// their numbers in the new one.
+    pub(super) fn frame(&self, frame: u64) -> Result<(FrameRecord, Vec<u64>), ReadError> {
         let (image, number) = self.frames[frame as usize];
         let open = &self.images[image as usize];
         let record = open.frame_record(number)?;
         let mut references = Vec::new();
         for &reference in open.references(&record)?.frames() {
-            if open.frame_record(reference)?.depth >= record.depth {
-                // It could lead in a circle. This names what is wrong.
-                open.read_cost(number)?;
-            }
             references.push(self.frame_numbers[image as usize][reference as usize]);
+        }
+        Ok((record, references))
+    }
+
+    /// A chunk whose content has its new number.
+    pub(super) fn chunk(&self, chunk: u64) -> Result<ChunkRecord, ReadError> {
+        let (image, number) = self.chunks[chunk as usize];
+        let record = self.images[image as usize].chunk_record(number)?;
+        let content = self.starts[image as usize].saturating_add(record.content);
+        let content = usize::try_from(content).ok().and_then(|at| self.numbers.get(at).copied());
+        Ok(ChunkRecord { content: content.unwrap_or(NONE), ..record })
+    }
+
+    /// Gives the parts of a content to `visit`, with their lengths, in order.
+    pub(super) fn content(
+        &self,
+        content: u64,
+        visit: &mut dyn FnMut(u64, CopiedPlace),
+    ) -> Result<(), ReadError> {
+        let (image, number) = self.contents[content as usize - 1];
+        let open = &self.images[image as usize];
+        for piece in open.pieces(number, 0..u64::MAX)? {
+            let piece = piece?;
+            let place = match piece.kind {
+                PieceKind::Zero => CopiedPlace::Zero,
+                PieceKind::Hole => CopiedPlace::Hole,
+                PieceKind::Rebuilt { chunk, chunk_offset } => {
+                    let chunk = self.chunk_numbers[image as usize][chunk as usize];
+                    CopiedPlace::Rebuilt { chunk, offset: chunk_offset }
+                }
+                PieceKind::Frame { frame, frame_offset } => {
+                    let frame = self.frame_numbers[image as usize][frame as usize];
+                    CopiedPlace::Frame { frame, offset: frame_offset }
+                }
+            };
+            visit(piece.len, place);
+        }
+        Ok(())
+    }
+
+    /// A frame with its stored bytes.
+    fn copied(&self, frame: u64) -> Result<CopiedFrame, ReadError> {
+        let (image, number) = self.frames[frame as usize];
+        let open = &self.images[image as usize];
+        let (record, references) = self.frame(frame)?;
+        if !references.is_empty() {
+            for &reference in open.references(&record)?.frames() {
+                if open.frame_record(reference)?.depth >= record.depth {
+                    // It could lead in a circle. This names what is wrong.
+                    open.read_cost(number)?;
+                }
+            }
         }
         let stored = stored(open, number, &record)?;
         Ok(CopiedFrame { record, references, stored })
@@ -323,27 +411,23 @@ where
     T: FnMut(&Arc<Vec<u64>>) -> Result<Option<CopiedTree>, Error>,
 {
     fn frame_count(&self) -> u64 {
-        self.frames.len() as u64
+        self.plan.frame_count()
     }
 
     fn frame(&mut self, frame: u64) -> Result<CopiedFrame, BaseError> {
-        Ok(self.copied(frame)?)
+        Ok(self.plan.copied(frame)?)
     }
 
     fn chunk_count(&self) -> u64 {
-        self.chunks.len() as u64
+        self.plan.chunk_count()
     }
 
     fn chunk(&mut self, chunk: u64) -> Result<ChunkRecord, BaseError> {
-        let (image, number) = self.chunks[chunk as usize];
-        let record = self.images[image as usize].chunk_record(number)?;
-        let content = self.starts[image as usize].saturating_add(record.content);
-        let content = usize::try_from(content).ok().and_then(|at| self.numbers.get(at).copied());
-        Ok(ChunkRecord { content: content.unwrap_or(NONE), ..record })
+        Ok(self.plan.chunk(chunk)?)
     }
 
     fn content_count(&self) -> u64 {
-        self.contents.len() as u64
+        self.plan.content_count()
     }
 
     fn content(
@@ -351,31 +435,11 @@ where
         content: u64,
         visit: &mut dyn FnMut(u64, CopiedPlace),
     ) -> Result<Option<ContentDigest>, BaseError> {
-        let at = content as usize - 1;
-        let (image, number) = self.contents[at];
-        let open = &self.images[image as usize];
-        let numbers = &self.frame_numbers[image as usize];
-        let len = open.content_len(number)?;
-        for piece in open.pieces(number, 0..len)? {
-            let piece = piece?;
-            let place = match piece.kind {
-                PieceKind::Zero => CopiedPlace::Zero,
-                PieceKind::Hole => CopiedPlace::Hole,
-                PieceKind::Rebuilt { chunk, chunk_offset } => {
-                    let chunk = self.chunk_numbers[image as usize][chunk as usize];
-                    CopiedPlace::Rebuilt { chunk, offset: chunk_offset }
-                }
-                PieceKind::Frame { frame, frame_offset } => {
-                    let frame = numbers[frame as usize];
-                    CopiedPlace::Frame { frame, offset: frame_offset }
-                }
-            };
-            visit(piece.len, place);
-        }
-        Ok(self.digests[at])
+        self.plan.content(content, visit)?;
+        Ok(self.plan.digests[content as usize - 1])
     }
 
     fn next_tree(&mut self) -> Result<Option<CopiedTree>, BaseError> {
-        Ok((self.tree)(&self.numbers)?)
+        Ok((self.tree)(&self.plan.numbers)?)
     }
 }

@@ -11,6 +11,7 @@ use super::caches::Caches;
 use super::git::GitRules;
 use super::join::join;
 use shale_model::pattern::Rules;
+use shale_write::Container;
 
 /// Which entries are packed; all by default.
 #[derive(Debug, Clone, Default)]
@@ -62,6 +63,9 @@ pub struct Decision {
     pub is_taken: bool,
     /// The rule that decided, or another reason; empty if nothing excluded the entry.
     pub reason: Vec<u8>,
+    /// A file in which compressed streams are looked for, to store what they hold. It may hold
+    /// none that are known.
+    pub opens: Option<Container>,
 }
 
 impl Choose {
@@ -179,7 +183,7 @@ impl Select for Chosen {
         let is_taken = is_taken && ignored.is_none();
         if let Some(record) = &self.choose.record {
             let reason = ignored.unwrap_or_else(|| reason.to_vec());
-            let decision = Decision { path, is_directory, is_taken, reason };
+            let decision = Decision { path, is_directory, is_taken, reason, opens: None };
             record.lock().unwrap_or_else(PoisonError::into_inner).push(decision);
         }
         is_taken

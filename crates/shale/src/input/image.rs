@@ -14,6 +14,7 @@ use std::sync::Arc;
 use shale_format::InodeKind;
 use shale_model::{Content, ContentFile, LinkId, Metadata, OpenContent, Xattr};
 use shale_model::{EntrySource, Problem, Select, SourceEntry, SourceError};
+use shale_read::files::{Bases, FilePlace, gather};
 use shale_read::{Attributes, FileSource, Image, Options, ReadError, SnapshotChoice, Tree, Walk};
 
 use super::choose::Choose;
@@ -37,16 +38,19 @@ pub(super) struct ImageSource {
 const XATTR_SETS_MAX: usize = 10_000;
 
 impl ImageSource {
-    /// Opens a snapshot, by default the newest.
+    /// Opens a snapshot, by default the newest. Bases of a thin image are looked for in `bases` and
+    /// beside it.
     pub(super) fn open(
         file: File,
         path: &Path,
         snapshot: Option<&SnapshotChoice>,
         select: Option<Arc<dyn Select>>,
+        bases: &Bases,
     ) -> Result<Self, Error> {
         use std::os::unix::ffi::OsStrExt;
-        let source = FileSource::new(file).map_err(Error::io("open", path))?;
-        let image = Image::open(Arc::new(source), Options::default())?;
+        let first = FileSource::new(file).map_err(Error::io("open", path))?;
+        let source = gather(Arc::new(first), &FilePlace::new(path), bases)?.source;
+        let image = Image::open(source, Options::default())?;
         let tree = image.tree(snapshot.unwrap_or(&SnapshotChoice::Newest))?;
         let snapshot = snapshot.map(|_| tree.snapshot().inodes.top.offset.to_le_bytes().to_vec());
         let walk = tree.walk(tree.root_inode())?;
@@ -66,8 +70,11 @@ impl ImageSource {
                 self.walk.skip_directory();
                 continue;
             }
-            let place = path.escape_ascii().to_string();
-            return self.entry(path, &attributes).map(Some).map_err(|error| error.at(place));
+            let place = path.clone();
+            return self
+                .entry(path, &attributes)
+                .map(Some)
+                .map_err(|error| error.at(place.escape_ascii().to_string()));
         }
     }
 
@@ -125,8 +132,19 @@ pub(crate) fn held(
     removes: &Choose,
     first: u64,
 ) -> Result<Box<dyn EntrySource>, Error> {
-    let walk = tree.walk(tree.root_inode())?;
-    let (name, select) = (b"the image".to_vec(), removes.select(b"", None, None));
+    held_chosen(tree, removes.select(b"", None, None), first)
+}
+
+/// As [`held`], with only what `select` takes.
+///
+/// # Errors
+/// The image is damaged.
+pub(super) fn held_chosen(
+    tree: Tree,
+    select: Option<Arc<dyn Select>>,
+    first: u64,
+) -> Result<Box<dyn EntrySource>, Error> {
+    let (walk, name) = (tree.walk(tree.root_inode())?, b"the image".to_vec());
     let (snapshot, held_from, xattr_sets) = (None, Some(first), HashMap::new());
     Ok(Box::new(ImageSource { name, tree, snapshot, walk, select, held_from, xattr_sets }))
 }

@@ -19,6 +19,7 @@ use shale_write::{DirectorySource, ManifestSource, ScanOptions};
 use super::adjust;
 use super::caches::Caches;
 use super::choose::{ByMetadata, Choose};
+use super::copied::added;
 use super::described::{Input, InputKind};
 use super::follow::Followed;
 use super::git::GitRules;
@@ -125,17 +126,7 @@ pub(crate) fn parts(
         }
         parts.push(Part { source, prefix, is_tree });
     }
-    let added = options.pseudo.as_ref().map(|pseudo| pseudo.manifest().as_bytes().to_vec());
-    if let Some(added) = added.filter(|added| !added.is_empty()) {
-        let added = Box::new(io::Cursor::new(added));
-        let mut source: Box<dyn EntrySource> =
-            Box::new(ManifestSource::open(added, b"the pseudo file", PathBuf::new())?);
-        if !options.adjust.is_nothing() {
-            let adjust = Arc::new(options.adjust.clone());
-            source = Box::new(adjust::Adjusted { source, adjust });
-        }
-        parts.push(Part { source, prefix: Vec::new(), is_tree: false });
-    }
+    parts.extend(added(options)?);
     if let Some((count, first)) = options.choose.missing() {
         return Err(Error::NotListed { count, first });
     }
@@ -227,7 +218,13 @@ fn archive(
     let len = file.read_at(&mut head, 0).map_err(Error::io("read", path))?;
     head.truncate(len);
     if offset == 0 && is_shale(&head) {
-        return Ok(Box::new(image::ImageSource::open(file, path, snapshot, select)?));
+        return Ok(Box::new(image::ImageSource::open(
+            file,
+            path,
+            snapshot,
+            select,
+            &options.bases,
+        )?));
     }
     if snapshot.is_some() {
         return Err(Error::NoSnapshots { path: path.to_owned() });

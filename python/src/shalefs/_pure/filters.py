@@ -7,7 +7,7 @@ import re
 
 from ..errors import UnsupportedError
 
-NONE, X86, ARM64, ARM, LINES, ARRAY = range(6)
+NONE, X86, ARM64, ARM, LINES, ARRAY, SAMPLES = range(7)
 _OPCODE = re.compile(rb"[\xe8\xe9]")
 _RANGE = 1 << 24
 _PAGE_RANGE = 1 << 17

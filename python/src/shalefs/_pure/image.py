@@ -11,14 +11,17 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from ..errors import DamagedError, IdentityError, NotAnImageError, UnsupportedError
-from . import array, codecs, filters, lines, pages
+from . import array, codecs, filters, lines, models, pages, samples
 from .sums import blake3, blake3_derive, xxh3_64
 
 _SUPERBLOCK = bytes.fromhex("8b5348414c450d0a")
 _SECTION = bytes.fromhex("8b534543544e0d0a")
 _VERSION_MINOR_MAX = 4
 _ROOT, _TRAILER, _MERKLE = 3, 8, 7
-_HOLE, _ZERO = (1 << 64) - 1, (1 << 64) - 2
+_HOLE, _ZERO, _REBUILT = (1 << 64) - 1, (1 << 64) - 2, 1 << 63
+_CHUNK_LEN_MAX = 1 << 20
+_CHUNK_DEPTH_MAX = 3
+_AFTER_LEN = 1024
 _FRAME_PLAIN_LEN_MAX = 64 << 20
 _PREFIX_LEN_MAX = 128 << 20
 _REFERENCES_MAX = 16
@@ -31,6 +34,7 @@ _FAN_OUT = 256
 
 _SCHEMAS = {
     "contents": "u", "extents": "uu", "frames": "u" * 10, "references": "u",
+    "chunks": "u" * 8,
     "inodes": "u" * 14, "directories": "uuu", "entries": "ub", "symlinks": "b", "xattr_sets": "uu", "xattr_items": "bb",
 }
 _SHARED = ("contents", "extents", "frames", "references")
@@ -163,6 +167,8 @@ class Image:
         if major != 0 or minor > _VERSION_MINOR_MAX:
             known = f"0.{_VERSION_MINOR_MAX}"
             raise UnsupportedError(f"the image has format {major}.{minor}; this reader knows up to {known}")
+        if struct.unpack_from("<Q", block, 24)[0] == 1:
+            raise UnsupportedError("the image is thin: its base, which holds its beginning, was not looked for")
         if struct.unpack_from("<Q", block, 24)[0]:
             raise UnsupportedError("the image uses features that this reader does not know")
         if any(block[12:16]):
@@ -201,13 +207,16 @@ class Image:
             return None, 0
         self.start = size - 128 - fields[3]
         length = struct.unpack_from("<Q", payload, 16)[0]
-        if self.start < 0 or length != fields[3] + 128:
+        if self.start < 0 or length != fields[3] + 128 or length <= getattr(self.source, "base_len", 0):
             return None, 0
         return payload, length
 
     def _walk(self):
-        """The last valid trailer, by walking all sections: the file was truncated, or bytes follow the image."""
-        at, found = 64, None
+        """The last valid trailer, by walking all sections: the file was truncated, or bytes follow the image.
+
+        The walk of a thin image begins after its base, so that the base is not taken for the image.
+        """
+        at, found = max(64, getattr(self.source, "base_len", 0)), None
         limit = self.source.size - self.start
         while at + 64 <= limit:
             header = self._read(at, 64)
@@ -295,14 +304,13 @@ class Image:
     def _decode_root(self, root):
         try:
             count = struct.unpack_from("<I", root)[0]
-            if root[7]:
-                raise UnsupportedError(
-                    "the image holds compressed files as what is in them, which this reader cannot rebuild: "
-                    "use the command `shale`"
-                )
+            if root[7] > 1:
+                raise UnsupportedError(f"the image needs what this reader does not know ({root[7]:#x})")
             self.read_bytes_max = struct.unpack_from("<Q", root, 16)[0]
             self.tables = {name: Table(self, name, root, 24 + 88 * i) for i, name in enumerate(_SHARED)}
             self.snapshots, at = [], 376
+            if root[7]:
+                self.tables["chunks"], at = Table(self, "chunks", root, at), at + 88
             for _ in range(count):
                 name_len, times, file_bytes = struct.unpack_from("<HB5xQ", root, at)
                 tables = {name: Table(self, name, root, at + 16 + 88 * i) for i, name in enumerate(_OWN)}
@@ -357,8 +365,8 @@ class Image:
             yield until - position, mark
             position = until
 
-    def read(self, content, at, length):
-        """Bytes `at` to `at + length` of a content, fewer at its end."""
+    def read(self, content, at, length, depth=_CHUNK_DEPTH_MAX + 1):
+        """Bytes `at` to `at + length` of a content, fewer at its end. Needs only chunks of less than this depth."""
         base, size = self.content_range(content)
         length = max(0, min(length, size - at))
         parts = []
@@ -367,16 +375,46 @@ class Image:
                 parts.append(bytes(part))
                 continue
             while part:
-                index, record = self.tables["frames"].last_at_most(stream)
-                plain = self.frame(index, record)
-                within = stream - record[0]
-                piece = plain[within:within + part]
+                if stream >= _REBUILT:
+                    piece = self.rebuilt(stream - _REBUILT, part, depth)
+                else:
+                    index, record = self.tables["frames"].last_at_most(stream)
+                    plain = self.frame(index, record)
+                    within = stream - record[0]
+                    piece = plain[within:within + part]
                 if not piece:
-                    raise DamagedError("an extent points beyond the last frame")
+                    raise DamagedError("an extent points beyond the last frame or chunk")
                 parts.append(piece)
                 stream += len(piece)
                 part -= len(piece)
         return b"".join(parts)
+
+    def rebuilt(self, at, length, depth):
+        """Bytes of the chunk at this place in rebuilt space, up to its end. It must have a smaller depth."""
+        if "chunks" not in self.tables:
+            raise DamagedError("an extent lies in rebuilt space, and the image has no chunks")
+        table = self.tables["chunks"]
+        index, (base, content, offset, plain_len, number, carried, own_depth, checksum) = table.last_at_most(at)
+        if index + 1 >= table.row_count:
+            return b""
+        chunk_len = table.value(index + 1, 0) - base
+        if not (0 < chunk_len <= _CHUNK_LEN_MAX and at - base < chunk_len and 0 < plain_len <= _CHUNK_LEN_MAX):
+            raise DamagedError(f"chunk {index} is out of range")
+        if not 1 <= own_depth < depth or checksum >> 32:
+            raise DamagedError(f"chunk {index} is not below what needs it")
+        found = self._frames.get(("chunk", index))
+        if found is None:
+            model = models.Model(number)
+            before = min(offset, model.window_needed)
+            data = self.read(content, offset - before, before + plain_len + _AFTER_LEN, own_depth)
+            window, plain, after = data[:before], data[before:before + plain_len], data[before + plain_len:]
+            if len(plain) != plain_len:
+                raise DamagedError(f"chunk {index} ends beyond its content")
+            found = models.rebuild(model, carried, offset, window, plain, after)
+            if len(found) != chunk_len or xxh3_64(found) & 0xFFFFFFFF != checksum:
+                raise DamagedError(f"chunk {index} is not rebuilt as what was packed")
+            self._frames.put(("chunk", index), found, chunk_len)
+        return found[at - base:at - base + length]
 
     def frame(self, index, record=None):
         """Plain bytes of a frame. References are decoded first, deepest first, at most eight deep."""
@@ -403,10 +441,17 @@ class Image:
         stored = self._read(offset, stored_len)
         if xxh3_64(stored) != stored_sum:
             raise DamagedError(f"frame {index} at {offset} is damaged")
-        if filter_number in (filters.LINES, filters.ARRAY) and count:
+        if filter_number in (filters.LINES, filters.ARRAY, filters.SAMPLES) and count:
             raise DamagedError(f"frame {index} has references that its filter excludes")
         if filter_number == filters.ARRAY:
             plain = array.undo(stored[:3], codecs.decode(codec, b"", stored[3:], plain_len))
+        elif filter_number == filters.SAMPLES:
+            header, payload, rest, head, length = samples.split(stored, plain_len)
+            rest_len = plain_len - length
+            if not rest_len and rest:
+                raise DamagedError(f"frame {index} has bytes after its samples")
+            rest = codecs.decode(codec, b"", rest, rest_len) if rest_len else b""
+            plain = rest[:head] + samples.undo(header, payload) + rest[head:]
         elif filter_number == filters.LINES:
             form_len, at = lines.varint(stored, 0)
             if form_len > plain_len:

@@ -43,8 +43,29 @@ pub fn of(name: &str) -> (&'static [Example], &'static [&'static str]) {
                     "tar c /etc | shale create - -o etc.shale --parity 5%",
                     "Packs a tar archive from a pipe, protected against damage.",
                 ),
+                (
+                    "shale create /srv --base week.shale -o monday.shale",
+                    "Makes a thin image: only what is new over the base.",
+                ),
             ],
             &["shale-rewrite(1)", "shale-info(1)", "shale-mount(1)", "shale(5)"],
+        ),
+        "bundle" => (
+            &[
+                (
+                    "shale bundle app.dir -o app --run bin/app",
+                    "Makes one file that runs; ./app --appimage-help tells more.",
+                ),
+                (
+                    "shale bundle app.dir -o app --run bin/app --train -- --version",
+                    "Runs the program once, with --version, and stores what it reads first.",
+                ),
+                (
+                    "shale bundle app.shale -o app --run bin/app",
+                    "Takes an image as it is, with its signature.",
+                ),
+            ],
+            &["shale-create(1)", "shale-sign(1)", "shale-mount(1)", "fusermount3(1)"],
         ),
         "rewrite" => (
             &[("shale rewrite old.shale -o new.shale -9", "Packs an image again at level 9.")],
@@ -145,8 +166,37 @@ pub fn of(name: &str) -> (&'static [Example], &'static [&'static str]) {
                     "shale merge 2025.shale 2026.shale --snapshots -o all.shale",
                     "Keeps all snapshots of both.",
                 ),
+                (
+                    "shale merge --thick monday.shale -o whole.shale",
+                    "Joins a thin image and its base.",
+                ),
             ],
             &["shale-compact(1)", "shale-append(1)"],
+        ),
+        "delta" => (
+            &[
+                ("shale delta v1.shale v2.shale -o v1-v2.delta", "Makes an update for v1.shale."),
+                ("shale delta v1.shale build/root -o v1-v2.delta", "Makes it from a directory."),
+            ],
+            &["shale-patch(1)", "shale-create(1)", "shale-append(1)"],
+        ),
+        "patch" => (
+            &[
+                ("shale patch v1.shale v1-v2.delta -o v2.shale", "Makes a new image."),
+                ("shale patch root.shale v1-v2.delta", "Adds the snapshot to the image itself."),
+            ],
+            &["shale-delta(1)", "shale-compact(1)", "shale-verify(1)"],
+        ),
+        "split" => (
+            &[
+                (
+                    "shale split home.shale --size 4G -o /media/disk/",
+                    "Cuts an image into parts of 4 GiB.",
+                ),
+                ("shale ls /media/disk/home.shale.1-of-3", "Reads all parts."),
+                ("cat home.shale.*-of-3 > home.shale", "Joins them."),
+            ],
+            &["shale-create(1)", "cat(1)"],
         ),
         "append" => (
             &[

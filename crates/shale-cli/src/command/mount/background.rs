@@ -11,9 +11,9 @@ use shale::HostError as Error;
 use super::launcher::Launcher;
 use super::log::DriverLog;
 use crate::args::{Mount, Offset};
-use crate::elsewhere;
 use crate::exit::Exit;
 use crate::report::Say;
+use crate::{elsewhere, open};
 
 /// The background process writes this when the mounts are ready.
 const READY: &[u8] = b"ready\n";
@@ -100,6 +100,7 @@ pub fn start(args: &Mount, launcher: &Launcher, say: &Say) -> anyhow::Result<Exi
     for option in &args.options {
         command.arg("-o").arg(option);
     }
+    command.args(open::base_words());
     command.args(elsewhere::words()).arg("--").args(&args.what);
     // A process group of its own, so that a later Ctrl-C in the terminal does not end the mount.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
-use shale::read::{FileSource, Image, Log, Options as ReadOptions, Tree};
+use shale::read::{Image, Log, Options as ReadOptions, Tree};
 use shale_fuse::{Reopen, Snapshots, Union, View};
 
 use super::options::{Layer, MountOptions, Target};
@@ -30,7 +30,7 @@ pub fn open(
         if options.snapshots {
             let snapshots = match options.follow {
                 true => {
-                    let reopen = reopen(&layer.image, &image, options, read);
+                    let reopen = reopen(&layer.image, &image, options, read, say);
                     Snapshots::following(&image, reopen)
                 }
                 false => Snapshots::new(&image),
@@ -65,7 +65,14 @@ fn logging(path: &Path, options: &MountOptions, read: &ReadOptions) -> ReadOptio
 }
 
 /// Opens `image` again whenever its file has changed and ends with another trailer.
-fn reopen(path: &Path, image: &Arc<Image>, options: &MountOptions, read: &ReadOptions) -> Reopen {
+fn reopen(
+    path: &Path,
+    image: &Arc<Image>,
+    options: &MountOptions,
+    read: &ReadOptions,
+    say: &Say,
+) -> Reopen {
+    let say = *say;
     let read = logging(path, options, read);
     let path: PathBuf = path.to_owned();
     // Whether the file has changed since `image` was opened is not known.
@@ -78,9 +85,9 @@ fn reopen(path: &Path, image: &Arc<Image>, options: &MountOptions, read: &ReadOp
         }
         // If it cannot be opened now, it is tried again when the file changes again.
         seen.0 = now;
-        let image = FileSource::open(&path)
+        let image = open::source(&path, &say)
             .ok()
-            .and_then(|source| Image::open(Arc::new(source), read.clone()).ok())?;
+            .and_then(|source| Image::open(source, read.clone()).ok())?;
         let trailer = *image.trailer();
         // An append that is under way leaves the trailer of the state before it.
         (trailer != seen.1).then(|| {

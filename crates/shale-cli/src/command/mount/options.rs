@@ -249,6 +249,10 @@ impl MountOptions {
                 Some("off") => self.prefetch = 0,
                 value => self.prefetch = bytes(value)?,
             },
+            "push" => match value {
+                Some("off") => self.driver.push_len_max = 0,
+                value => self.driver.push_len_max = bytes(value)?,
+            },
             "idle" => self.driver.idle_after = Duration::from_secs(number(value)?.max(1).into()),
             "mkdir" => self.mkdir = true,
             "log" => {
@@ -281,6 +285,11 @@ impl MountOptions {
                 let value = raw.context("-o snapshot needs a name: snapshot=NAME")?;
                 self.snapshot = Some(OsString::from_vec(value.to_vec()));
             }
+            "base" => {
+                let value = raw.filter(|value| !value.is_empty());
+                let value = value.context("-o base needs a path: base=/images/week.shale")?;
+                open::set_bases(&[PathBuf::from(OsStr::from_bytes(value))])?;
+            }
             "snapshots" => self.snapshots = true,
             "follow" => self.follow = true,
             "expect" => {
@@ -301,8 +310,9 @@ impl MountOptions {
             name if name.starts_with("x-") || name.starts_with("comment") => {}
             _ => bail!(
                 "-o {option}: no such option; the options are allow_other, auto_unmount, dev, suid, \
-                 noexec, loop, uid=, gid=, threads=, cache=, prefetch=, idle=, metrics=, hotlog=, \
-                 log=, mkdir, offset=, snapshot=, snapshots, follow, subdir=, view=, verify=, expect="
+                 noexec, loop, uid=, gid=, threads=, cache=, prefetch=, push=, idle=, metrics=, \
+                 hotlog=, log=, mkdir, offset=, snapshot=, snapshots, follow, subdir=, view=, \
+                 verify=, expect=, base="
             ),
         }
         Ok(())

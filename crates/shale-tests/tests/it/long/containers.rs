@@ -112,6 +112,108 @@ fn the_tree_of_an_image_is_the_one_that_umoci_packed() {
     fails(folder, &["zstd", "--platform", "linux/s390x"], &["linux/s390x"]);
 }
 
+/// Extracts a snapshot into a folder of this name.
+fn unpacked(folder: &Path, image: &str, snapshot: &str, into: &str) -> Manifest {
+    let out = folder.join(into);
+    let _ = fs::remove_dir_all(&out);
+    fs::create_dir(&out).unwrap();
+    let mut extract = shale(["extract", image, "-q", "-C", into, "--snapshot", snapshot]);
+    expect_code(extract.current_dir(folder), 0);
+    Manifest::of(&out).unwrap()
+}
+
+#[test]
+fn all_tags_become_snapshots_and_snapshots_become_images() {
+    if !able() {
+        return;
+    }
+    let place = places::disk();
+    let folder = place.path();
+    sh(folder, LAYOUT);
+    sh(
+        folder,
+        "umoci unpack --image oci:two second 2>/dev/null
+         skopeo copy -q oci:oci:one docker-archive:one.tar:example.org/app:1",
+    );
+    let shale_here = |words: &[&str], code: i32| -> (String, String) {
+        let mut command = shale(words);
+        let output = expect_code(command.current_dir(folder), code);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    };
+    // In: a snapshot for each tag, and more of them later.
+    shale_here(&["create", "oci", "--all-tags", "-1", "-o", "all.shale"], 0);
+    shale_here(&["append", "all.shale", "one.tar", "--all-tags", "-1"], 0);
+    let (said, _) = shale_here(&["snapshots", "all.shale"], 0);
+    assert!(said.contains("example.org/app:1"), "{said}");
+    let trees = [
+        ("one", "first/rootfs"),
+        ("two", "second/rootfs"),
+        ("three", "bundle/rootfs"),
+        ("example.org/app:1", "first/rootfs"),
+    ];
+    for (tag, tree) in trees {
+        let expected = Manifest::of(&folder.join(tree)).unwrap();
+        unpacked(folder, "all.shale", tag, "out").assert_equals(&expected, tag);
+    }
+    shale_here(&["check", "all.shale"], 0);
+    assert!(
+        fs::read_dir(folder)
+            .unwrap()
+            .all(|entry| { !entry.unwrap().file_name().to_str().unwrap().ends_with(".partial") })
+    );
+    let (_, said) = shale_here(&["create", "first", "--all-tags", "-o", "none.shale"], 1);
+    assert!(said.contains("no tags"), "{said}");
+    let (_, said) = shale_here(&["create", "oci", "--all-tags", "-o", "all.shale"], 1);
+    assert!(said.contains("exists"), "{said}");
+
+    // Out: images that grow by a layer, whose trees umoci unpacks as they were.
+    let words = ["export", "all.shale", "--format", "oci", "--all-snapshots", "-o", "layout"];
+    let how = ["--entrypoint", "/bin/sh", "--cmd", "-c", "--env", "A=b=c", "--workdir", "/etc"];
+    let (json, _) = shale_here(&[&words[..], &how, &["--json"]].concat(), 0);
+    assert!(json.contains("\"layers\": 4"), "{json}");
+    for (number, (tag, tree)) in trees.into_iter().enumerate() {
+        let tag = if number == 3 { "example.org-app-1" } else { tag };
+        let unpack = format!("umoci unpack --image layout:{tag} again{number} 2>/dev/null");
+        sh(folder, &unpack);
+        let seen = Manifest::of(&folder.join(format!("again{number}/rootfs"))).unwrap();
+        seen.assert_equals(&Manifest::of(&folder.join(tree)).unwrap(), tag);
+    }
+    sh(
+        folder,
+        r#"skopeo inspect oci:layout:two > two.json && grep -q '"A=b=c"' two.json
+         skopeo inspect --config oci:layout:two | grep -q '"/bin/sh"'
+         test $(grep -c sha256: two.json) -ge 3
+         skopeo copy -q oci:layout:three docker-archive:three.tar:app:3
+         umoci stat --image layout:three > /dev/null && umoci gc --layout layout"#,
+    );
+    // An image of it is the snapshot again.
+    shale_here(&["create", "three.tar", "-1", "-o", "three.shale"], 0);
+    shale_here(&["diff", "all.shale@three", "three.shale"], 0);
+
+    // One snapshot is one layer; the same in an archive and through a pipe, and twice the same.
+    let one = ["export", "all.shale", "--format", "oci", "--snapshot", "two", "--tag", "t"];
+    for compress in ["gzip", "zstd", "none"] {
+        let words = [&one[..], &["--compress", compress, "-f", "-o", "one-layer.tar"]].concat();
+        shale_here(&words, 0);
+        let (first, again) = (folder.join("one-layer.tar"), folder.join("again.tar"));
+        let mut piped = shale(&one);
+        let piped = piped.args(["--compress", compress, "-o", "-"]).current_dir(folder);
+        let piped = expect_code(piped, 0).stdout;
+        assert!(piped == fs::read(&first).unwrap(), "{compress}");
+        sh(folder, "skopeo copy -q oci-archive:one-layer.tar:t oci:from-archive:t");
+        shale_here(&["create", "one-layer.tar", "-1", "-f", "-o", "back.shale"], 0);
+        shale_here(&["diff", "all.shale@two", "back.shale"], 0);
+        let _ = fs::remove_file(again);
+    }
+    sh(folder, "umoci unpack --image from-archive:t last 2>/dev/null");
+    let expected = Manifest::of(&folder.join("second/rootfs")).unwrap();
+    Manifest::of(&folder.join("last/rootfs")).unwrap().assert_equals(&expected, "an archive");
+    shale_here(&[&one[..], &["-o", "layout"]].concat(), 1);
+    shale_here(&[&one[..], &["--platform", "linux", "-o", "x"]].concat(), 2);
+    shale_here(&[&one[..], &["--compress", "xz", "-o", "x"]].concat(), 2);
+}
+
 #[test]
 fn damage_in_an_image_is_named_and_never_packed() {
     if !able() {

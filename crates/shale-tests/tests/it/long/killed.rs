@@ -1,5 +1,5 @@
-//! Promise: whoever is killed while he creates, adds parity or repairs leaves the file that was
-//! there as it was, and no half file under any name.
+//! Promise: whoever is killed while he creates, copies or merges images, adds parity or repairs
+//! leaves the file that was there as it was, and no half file under any name.
 //!
 //! Each command is killed with SIGKILL at points spread over its whole run, of which each has its
 //! share of chance. `SHALE_KILLS` says how many points a command gets; `make test` has few.
@@ -195,5 +195,58 @@ fn the_killed_leave_the_file_before_and_no_half_one() {
             false
         };
         stage.kill(what, repairs, prepare, is_repaired);
+    }
+}
+
+/// Copies of images: none of them is there in part, and the sources are only read.
+#[test]
+fn a_copy_that_is_killed_leaves_nothing_and_its_sources() {
+    let mut stage = Stage { folder: places::disk(), random: Random::new(11) };
+    let source = stage.path("source");
+    fs::create_dir(&source).unwrap();
+    let options = Options { large_directory: 500, ..Options::for_other_programs(3) };
+    make(&tree(options), &source, 1).unwrap();
+    create(&source, &stage.path("a"), &["-1", "--snapshot", "2026-01-01"]);
+    let other = stage.path("other");
+    fs::create_dir(&other).unwrap();
+    make(&tree(Options::for_other_programs(9)), &other, 4).unwrap();
+    create(&other, &stage.path("b"), &["-1", "--parity", "5%"]);
+    let mut append = shale(["append", "-q", "-1", "--snapshot", "2026-02-01"]);
+    expect_code(append.arg(stage.path("a")).arg(&other), 0);
+    let sources = ["a", "b"].map(|name| fs::read(stage.path(name)).unwrap());
+    let old = b"what was there before".to_vec();
+    let commands: [(&str, &[&str]); 5] = [
+        ("compact", &["compact", "a", "-o", "image"]),
+        ("forget", &["forget", "a", "--keep-last", "1", "-o", "image"]),
+        ("merge", &["merge", "a=/a", "b=/b", "-o", "image"]),
+        ("merge of snapshots", &["merge", "a", "b", "--snapshots", "-o", "image"]),
+        ("rewrite", &["rewrite", "a", "--owner", "7", "--exclude", "d*", "-o", "image"]),
+    ];
+    for (at, (what, words)) in commands.into_iter().enumerate() {
+        let command = |stage: &Stage| {
+            let mut command = shale(words);
+            command.args(["-q", "-f"]).current_dir(stage.folder.path());
+            command
+        };
+        let _ = fs::remove_file(stage.path("image"));
+        expect_code(&mut command(&stage), 0);
+        let whole = fs::read(stage.path("image")).unwrap();
+        let is_there = at % 2 == 1;
+        let prepare = |stage: &Stage| match is_there {
+            true => fs::write(stage.path("image"), &old).unwrap(),
+            false => _ = fs::remove_file(stage.path("image")),
+        };
+        let judge = |stage: &Stage| {
+            for (name, bytes) in ["a", "b"].iter().zip(&sources) {
+                assert!(stage.read(name).as_ref() == Some(bytes), "{what}: {name} is only read");
+            }
+            match stage.read("image") {
+                None => assert!(!is_there, "{what}: a file that is replaced never vanishes"),
+                Some(found) if found == whole => return true,
+                Some(found) => assert!(is_there && found == old, "{what}: half a file"),
+            }
+            false
+        };
+        stage.kill(what, command, prepare, judge);
     }
 }

@@ -1,0 +1,283 @@
+//! Promise: whatever ends an append early, and in whatever order its bytes reached the disk, the
+//! image is the one before, or the new one with all of it; and the next append puts it in order.
+//!
+//! An append syncs twice: after its first section, and after everything but its last section. What
+//! was not synced may be there or not, sector by sector. The tests make such files from a whole
+//! append; the real program is also stopped at a limit for the length of files, as a full disk
+//! would stop it. `SHALE_KILLS` says how many points the slow ones get.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, flock};
+use shale::{AppendOptions, Input, NoProgress};
+use shale_format::section::SECTION_HEADER_LEN;
+use shale_format::trailer::TRAILER_SECTION_LEN;
+use shale_read::{Image, MemorySource};
+use shale_tests::command::{create, expect_code, run, shale, shale_path};
+use shale_tests::manifest::Manifest;
+use shale_tests::model::make;
+use shale_tests::nasty::tiny_tree;
+use shale_tests::random::Random;
+use shale_tests::{image, places};
+use tempfile::TempDir;
+
+/// The length of a sector: what a disk writes whole or not at all.
+const SECTOR_LEN: usize = 512;
+
+fn point_count() -> u64 {
+    let wanted = std::env::var("SHALE_KILLS").ok();
+    wanted.map_or(20, |count| count.parse().expect("SHALE_KILLS is a number"))
+}
+
+/// An image, the same image after an append, and what was appended.
+struct Stage {
+    folder: TempDir,
+    source: PathBuf,
+    first: Manifest,
+    before: Vec<u8>,
+    after: Vec<u8>,
+}
+
+impl Stage {
+    fn new(level: &str, more: &[&str]) -> Self {
+        let folder = places::disk();
+        let source = folder.path().join("source");
+        std::fs::create_dir(&source).unwrap();
+        make(&tiny_tree(2), &source, 1).unwrap();
+        let path = folder.path().join("image.shale");
+        create(&source, &path, &[&[level][..], more].concat());
+        let before = std::fs::read(&path).unwrap();
+        let first = Manifest::of(&source).unwrap();
+        // Something that compresses, something that does not, and a tree that changes.
+        std::fs::write(source.join("new"), Random::new(5).bytes(30_000)).unwrap();
+        let text: String = (0..4000).map(|n| format!("line {n} of what is new\n")).collect();
+        std::fs::write(source.join("text"), text).unwrap();
+        append(&path, &source);
+        let after = std::fs::read(&path).unwrap();
+        assert!(after.starts_with(&before), "a byte of the image was changed");
+        Self { folder, source, first, before, after }
+    }
+
+    /// Where an append syncs: after its first section, after all but the last, and at the end.
+    fn sync_points(&self) -> [usize; 3] {
+        let start = self.before.len();
+        let stored_len = self.after[start + 24..start + 32].try_into().unwrap();
+        let first = start + SECTION_HEADER_LEN + u64::from_le_bytes(stored_len) as usize;
+        [first, self.after.len() - TRAILER_SECTION_LEN, self.after.len()]
+    }
+
+    /// Looks at what was left: it reads as the image before, or as the new one. Returns whether it
+    /// is the new one.
+    #[track_caller]
+    fn judge(&self, found: &[u8], what: &str) -> bool {
+        assert!(found.starts_with(&self.before), "{what}: a byte of the image was changed");
+        let snapshots = image::open(found).unwrap().snapshots().len();
+        if snapshots == 2 {
+            assert_eq!(found, self.after, "{what}: it counts, and is not whole");
+            return true;
+        }
+        assert_eq!(snapshots, 1, "{what}");
+        self.first.assert_equals(&image::manifest(found).unwrap(), what);
+        false
+    }
+
+    /// Appends to what was left: all of it is there afterwards.
+    #[track_caller]
+    fn append_again(&self, found: &[u8], what: &str) {
+        let path = self.folder.path().join("again.shale");
+        std::fs::write(&path, found).unwrap();
+        append(&path, &self.source);
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(bytes.starts_with(&self.before), "{what}");
+        let newest = image::manifest(&bytes).unwrap();
+        Manifest::of(&self.source).unwrap().assert_equals(&newest, what);
+        let source = Arc::new(MemorySource::new(bytes));
+        let report = shale::check(source, &shale::CheckOptions::default(), &NoProgress).unwrap();
+        assert!(report.is_clean(), "{what}: {report:?}");
+    }
+}
+
+/// Appends a tree, in this process.
+#[track_caller]
+fn append(path: &Path, source: &Path) {
+    let mut options = AppendOptions::default();
+    options.create.build.level = 6;
+    options.create.build.threads = 1;
+    options.create.verify = false;
+    shale::append(path, &[Input::new(source)], &options, &NoProgress).unwrap();
+}
+
+#[test]
+fn a_crash_leaves_the_image_before_whatever_sectors_reached_the_disk() {
+    let stage = Stage::new("-6", &[]);
+    let [first, all, end] = stage.sync_points();
+    let mut random = Random::new(11);
+    let (mut states, mut refused) = (0, 0);
+    for turn in 0..260 {
+        // What was synced last, and up to where the file may reach.
+        let (synced, reach) = match turn % 4 {
+            0 => (stage.before.len(), first),
+            3 => (all, end),
+            _ => (first, all),
+        };
+        let len = synced + random.below((reach - synced) as u64 + 1) as usize;
+        let mut found = stage.after[..len].to_vec();
+        // Each sector after the last sync is there, lost or torn. One in two turns loses few.
+        let lost_in_16 = [1, 8][random.below(2) as usize];
+        let mut at = synced;
+        while at < len {
+            let sector_end = (at / SECTOR_LEN + 1) * SECTOR_LEN;
+            let sector_end = sector_end.min(len);
+            if random.below(16) < lost_in_16 {
+                found[at..sector_end].fill(0);
+            }
+            at = sector_end;
+        }
+        if turn % 5 == 0 && len > synced {
+            // The last sector is torn: bytes that no one wrote.
+            let from = ((len - 1) / SECTOR_LEN * SECTOR_LEN).max(synced);
+            let from = from + random.below((len - from) as u64) as usize;
+            found[from..].copy_from_slice(&random.bytes(len - from));
+        }
+        let what = format!("turn {turn}: {len} bytes, synced to {synced}");
+        if stage.judge(&found, &what) {
+            continue;
+        }
+        states += 1;
+        // In the first section, lost and torn sectors can look like bytes of someone else. Those
+        // are kept, and an append says so.
+        let path = stage.folder.path().join("torn.shale");
+        std::fs::write(&path, &found).unwrap();
+        let options = AppendOptions::default();
+        let again = shale::append(&path, &[Input::new(&stage.source)], &options, &NoProgress);
+        match again {
+            Ok(_) => {
+                let bytes = std::fs::read(&path).unwrap();
+                let newest = image::manifest(&bytes).unwrap();
+                Manifest::of(&stage.source).unwrap().assert_equals(&newest, &what);
+            }
+            Err(error) => {
+                assert!(synced == stage.before.len(), "{what}: {error}");
+                assert!(error.to_string().contains("not part of it"), "{what}: {error}");
+                assert_eq!(std::fs::read(&path).unwrap(), found, "{what}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(states >= 200, "{states}");
+    assert!(refused * 10 < states, "{refused} of {states}");
+}
+
+#[test]
+fn every_length_that_a_crash_leaves_is_put_in_order() {
+    let stage = Stage::new("-6", &[]);
+    let [first, all, end] = stage.sync_points();
+    let start = stage.before.len();
+    let step = 1 + (all - first) as u64 / point_count();
+    let lens = (first..all).step_by(step as usize);
+    let near = [start, start + 1, start + 7, start + 8, start + 63, start + 64, first - 1];
+    for len in lens.chain(near).chain([all, all + 1, all + 64, end - 1]) {
+        let what = format!("cut at {len} of {end}");
+        assert!(!stage.judge(&stage.after[..len], &what), "{what}");
+        stage.append_again(&stage.after[..len], &what);
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_at_any_byte_leaves_the_image_before() {
+    let stage = Stage::new("-1", &[]);
+    let path = stage.folder.path().join("full.shale");
+    let grows = stage.after.len() - stage.before.len();
+    let points = point_count();
+    let mut failed = 0;
+    for point in 0..points {
+        std::fs::write(&path, &stage.before).unwrap();
+        // The limit is in blocks of 512 bytes.
+        let allowed = stage.before.len() + grows * point as usize / points as usize;
+        let script = format!("ulimit -f {}; trap '' XFSZ; exec \"$@\"", allowed / SECTOR_LEN);
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh"]).arg(shale_path());
+        command.args(["append", "-q", "--no-verify"]).arg(&path).arg(&stage.source);
+        let output = command.output().unwrap();
+        let found = std::fs::read(&path).unwrap();
+        if output.status.success() {
+            continue;
+        }
+        failed += 1;
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("nothing was appended"), "{said}");
+        assert_eq!(found, stage.before, "after a failure at {allowed} bytes");
+    }
+    assert!(failed * 2 > points, "{failed}");
+    append(&path, &stage.source);
+}
+
+#[test]
+fn two_appends_at_once_take_turns_or_one_is_refused() {
+    let stage = Stage::new("-1", &[]);
+    let path = stage.folder.path().join("image.shale");
+    let file = std::fs::File::open(&path).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    let words = |more: &[&str]| {
+        let mut command = shale(["append".as_ref(), path.as_os_str(), stage.source.as_os_str()]);
+        command.args(more).stdout(Stdio::null());
+        command
+    };
+    let said = expect_code(&mut words(&[]), 1).stderr;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains(&format!("process {}", std::process::id())), "{said}");
+    assert_eq!(std::fs::read(&path).unwrap(), stage.after);
+    // Those that wait take turns once the lock is free.
+    let mut waiting: Vec<_> = (0..3).map(|_| words(&["--wait"]).spawn().unwrap()).collect();
+    drop(file);
+    for child in &mut waiting {
+        assert!(child.wait().unwrap().success());
+    }
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(bytes.starts_with(&stage.after));
+    assert_eq!(image::open(&bytes).unwrap().snapshots().len(), 5);
+    run(["check".as_ref(), path.as_os_str()]);
+}
+
+#[test]
+fn an_image_with_parity_is_protected_after_an_append_too() {
+    let stage = Stage::new("-6", &["--parity", "40%"]);
+    let path = stage.folder.path().join("image.shale");
+    let bytes = std::fs::read(&path).unwrap();
+    let grown_len = {
+        let source = Arc::new(MemorySource::new(bytes.clone()));
+        Image::open(source, shale_read::Options::default()).unwrap().len() as usize
+    };
+    let repaired = stage.folder.path().join("repaired.shale");
+    // Damage in the part before and in the new one.
+    for at in [stage.before.len() / 3, (stage.before.len() + grown_len) / 2] {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x55;
+        std::fs::write(&path, &damaged).unwrap();
+        let mut command = shale(["repair", "-q", "-f", "-o"]);
+        expect_code(command.arg(&repaired).arg(&path), 0);
+        assert_eq!(std::fs::read(&repaired).unwrap(), bytes, "damage at {at}");
+    }
+}
+
+#[test]
+fn a_signature_stays_one_of_the_state_that_was_signed() {
+    let stage = Stage::new("-1", &[]);
+    let path = stage.folder.path().join("signed.shale");
+    std::fs::write(&path, &stage.before).unwrap();
+    let key = stage.folder.path().join("key");
+    run(["keygen".as_ref(), key.as_os_str()]);
+    run(["sign".as_ref(), "--embed".as_ref(), "-k".as_ref(), key.as_os_str(), path.as_os_str()]);
+    let signed = std::fs::read(&path).unwrap();
+    let mut command = shale(["append".as_ref(), path.as_os_str(), stage.source.as_os_str()]);
+    let said = String::from_utf8(expect_code(&mut command, 0).stderr).unwrap();
+    assert!(said.contains("its signature is of the state before"), "{said}");
+    let grown = std::fs::read(&path).unwrap();
+    assert!(grown.starts_with(&signed));
+    let found = image::open(&grown).unwrap();
+    assert_eq!(found.snapshots().len(), 2);
+    run(["check".as_ref(), path.as_os_str()]);
+}

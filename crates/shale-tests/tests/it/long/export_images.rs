@@ -1,0 +1,359 @@
+//! Promise: an image comes out as EROFS, ISO 9660 and 7z that the kernel and the programs of these
+//! formats read as the same tree, and what the format cannot hold is said by name.
+
+use shale_tests::command::{create, expect_code, export, has_program};
+use shale_tests::image::manifest_at;
+use shale_tests::keep::{names_apart, with_xattrs, without_holes, without_kinds};
+use shale_tests::manifest::Manifest;
+use shale_tests::nasty::make_for_others;
+use shale_tests::places;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Makes the nasty tree and an image of it.
+fn nasty(folder: &Path) -> Manifest {
+    let expected = make_for_others(&folder.join("source"), 11, 700);
+    create(&folder.join("source"), &folder.join("x.shale"), &["-1"]);
+    expected
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The tree in an image, as the kernel mounts it; `None` if it cannot.
+fn mounted(kind: &str, image: &Path, folder: &Path) -> Option<Manifest> {
+    if !is_root() || !Path::new("/dev/loop-control").exists() {
+        println!("skipped: root and loop devices are needed to mount");
+        return None;
+    }
+    let kinds = std::fs::read_to_string("/proc/filesystems").unwrap();
+    let mount_point = folder.join("mounted");
+    let _ = std::fs::create_dir(&mount_point);
+    let mut mount = Command::new("mount");
+    mount.args(["-t", kind, "-o", "loop,ro"]).arg(image).arg(&mount_point);
+    let output = mount.output().unwrap();
+    if !output.status.success() {
+        // A kernel that has the file system mounts the image.
+        assert!(!kinds.contains(kind), "{kind} is not mounted: {}", errors(&output));
+        println!("skipped: the kernel has no {kind}");
+        return None;
+    }
+    let found = Manifest::of(&mount_point);
+    let mut umount = Command::new("umount");
+    expect_code(umount.arg(&mount_point), 0);
+    Some(found.unwrap())
+}
+
+/// What EROFS keeps.
+fn as_erofs(manifest: Manifest) -> Manifest {
+    let kept = ["user.", "trusted.", "security.", "system.posix_acl"];
+    let mut manifest = without_holes(with_xattrs(manifest, &kept));
+    for record in manifest.records.values_mut() {
+        record.xattrs.retain(|_, value| value.len() < 1 << 16);
+    }
+    manifest
+}
+
+#[test]
+fn erofs_is_the_same_tree_to_us_to_fsck_and_to_the_kernel() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    let expected = as_erofs(nasty(folder.path()));
+    let image = path("x.erofs");
+    let output = export(&path("x.shale"), &image, &["--threads=3"], 3);
+    let text = errors(&output);
+    assert!(text.contains("values of up to 65535 bytes"), "{text}");
+    create(&image, &path("again.shale"), &["-1"]);
+    expected.assert_equals(&as_erofs(manifest_at(&path("again.shale"))), "shale");
+    if let Some(found) = mounted("erofs", &image, folder.path()) {
+        expected.assert_equals(&as_erofs(found), "kernel");
+    }
+    if has_program("fsck.erofs") {
+        let mut fsck = Command::new("fsck.erofs");
+        if is_root() {
+            fsck.arg(format!("--extract={}", path("out").display()));
+            expect_code(fsck.arg(&image), 0);
+            // It restores no attributes, and no hard links.
+            let plain = |manifest| names_apart(with_xattrs(manifest, &[]), "-lpscb");
+            let found = plain(as_erofs(Manifest::of(&path("out")).unwrap()));
+            plain(expected.clone()).assert_equals(&found, "fsck.erofs");
+        } else {
+            expect_code(fsck.arg(&image), 0);
+        }
+    }
+    // Through a pipe, and whatever the number of threads: the same bytes.
+    let piped = export(&path("x.shale"), Path::new("-"), &["--format=erofs", "--threads=1"], 3);
+    assert!(piped.stdout == std::fs::read(&image).unwrap(), "threads or a pipe change the image");
+}
+
+#[test]
+fn holes_equal_files_and_tails_beside_attributes_survive_erofs() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(path("s/in")).unwrap();
+    let file = std::fs::File::create(path("s/in/sparse")).unwrap();
+    file.write_all_at(b"in the middle", 5 << 20).unwrap();
+    file.write_all_at(&[7; 9000], 8 << 20).unwrap();
+    file.set_len((10 << 20) + 77).unwrap();
+    std::fs::File::create(path("s/hole")).unwrap().set_len(1 << 40).unwrap();
+    let mut tail_only = vec![b't'; 3000];
+    for name in ["a", "b", "c"] {
+        std::fs::write(path("s").join(name), &tail_only).unwrap();
+    }
+    tail_only.extend_from_slice(&[b'u'; 8192]);
+    for name in ["d", "e", "f"] {
+        std::fs::write(path("s").join(name), &tail_only).unwrap();
+    }
+    // With these, the tails of `c` and `f` have no room beside their inodes.
+    for name in ["c", "f"] {
+        let set = rustix::fs::setxattr(
+            path("s").join(name),
+            "user.long",
+            &[b'v'; 3000],
+            rustix::fs::XattrFlags::empty(),
+        );
+        set.unwrap();
+    }
+    std::fs::hard_link(path("s/in/sparse"), path("s/in/second")).unwrap();
+    create(&path("s"), &path("x.shale"), &[]);
+    export(&path("x.shale"), &path("x.erofs"), &[], 0);
+    create(&path("x.erofs"), &path("again.shale"), &[]);
+    let expected = Manifest::of(&path("s")).unwrap();
+    let found = manifest_at(&path("again.shale"));
+    without_holes(expected.clone()).assert_equals(&without_holes(found.clone()), "shale");
+    let record = &found.records[&b"in/sparse"[..]];
+    let data = [(5 << 20, (5 << 20) + 4096), (8 << 20, (8 << 20) + 12_288)];
+    assert_eq!(record.data, data);
+    assert!(found.records[&b"hole"[..]].data.is_empty());
+    if let Some(found) = mounted("erofs", &path("x.erofs"), folder.path()) {
+        without_holes(expected).assert_equals(&without_holes(found), "kernel");
+    }
+    // Equal files share their blocks: all of this is a few hundred kilobytes.
+    assert!(std::fs::metadata(path("x.erofs")).unwrap().len() < 400_000);
+}
+
+/// A target without empty components.
+fn plain_target(target: &[u8]) -> Vec<u8> {
+    let parts: Vec<&[u8]> =
+        target.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+    let start: &[u8] = if target.starts_with(b"/") { b"/" } else { b"" };
+    [start, &parts.join(&b'/')].concat()
+}
+
+/// What ISO 9660 keeps.
+fn as_iso(manifest: Manifest) -> Manifest {
+    let mut manifest = without_holes(with_xattrs(manifest, &[]));
+    for record in manifest.records.values_mut() {
+        record.mtime = (record.mtime.0.clamp(-2_208_988_800, 5_869_583_999), 0);
+        if record.kind == 'l' {
+            record.content = plain_target(&record.content);
+            record.len = record.content.len() as u64;
+        }
+    }
+    let fits = |target: &[u8]| target.split(|byte| *byte == b'/').all(|part| part.len() < 256);
+    manifest.records.retain(|_, record| record.kind != 'l' || fits(&record.content));
+    manifest
+}
+
+#[test]
+fn iso_is_the_same_tree_to_us_to_xorriso_and_to_the_kernel() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    let expected = as_iso(nasty(folder.path()));
+    let image = path("x.iso");
+    let output = export(&path("x.shale"), &image, &["--threads=3"], 3);
+    let text = errors(&output);
+    assert!(text.contains("attributes/user: without its attributes"), "{text}");
+    assert!(text.contains("fractions of seconds"), "{text}");
+    create(&image, &path("again.shale"), &["-1"]);
+    expected.assert_equals(&as_iso(manifest_at(&path("again.shale"))), "shale");
+    if let Some(found) = mounted("iso9660", &image, folder.path()) {
+        // The kernel gives each name an inode of its own, and cuts names of 254 bytes and more.
+        let plain = |manifest| {
+            let mut manifest = names_apart(manifest, "-lpscb");
+            manifest.records.retain(|path, _| path.split(|b| *b == b'/').all(|n| n.len() < 254));
+            manifest
+        };
+        plain(expected.clone()).assert_equals(&plain(as_iso(found)), "kernel");
+    }
+    if is_root() && has_program("xorriso") {
+        let mut xorriso = Command::new("xorriso");
+        xorriso.args(["-osirrox", "on:auto_chmod_on", "-indev"]).arg(&image);
+        xorriso.args(["-extract", "/"]).arg(path("xorriso"));
+        expect_code(&mut xorriso, 0);
+        let plain = |manifest| names_apart(without_kinds(manifest, "s"), "-lpscb");
+        let found = plain(as_iso(Manifest::of(&path("xorriso")).unwrap()));
+        plain(expected.clone()).assert_equals(&found, "xorriso");
+    }
+    if is_root() && has_program("bsdtar") {
+        // bsdtar wants what goes on of a record before the data of its file, so it reads names and
+        // targets of more than a record only from images that lie the other way round.
+        // Joliet alone has the files, by names of up to 64 letters.
+        std::fs::create_dir(path("joliet")).unwrap();
+        let mut bsdtar = Command::new("bsdtar");
+        bsdtar.args(["--options", "iso9660:!rockridge", "-xf"]).arg(&image);
+        expect_code(bsdtar.arg("-C").arg(path("joliet")), 0);
+        let found = Manifest::of(&path("joliet")).unwrap();
+        let is_short = |path: &[u8]| {
+            path.split(|byte| *byte == b'/').all(|name| name.len() < 60)
+                && path.iter().all(|byte| byte.is_ascii_alphanumeric() || b"/-_.".contains(byte))
+        };
+        let files = expected.records.iter().filter(|(path, r)| r.kind == '-' && is_short(path));
+        let mut count = 0;
+        for (path, record) in files {
+            let other = found.records.get(path).map(|other| &other.content);
+            assert_eq!(other, Some(&record.content), "{}", path.escape_ascii());
+            count += 1;
+        }
+        assert!(count > 100, "{count} files");
+    }
+    let piped = export(&path("x.shale"), Path::new("-"), &["--format=iso", "--threads=1"], 3);
+    assert!(piped.stdout == std::fs::read(&image).unwrap(), "threads or a pipe change the image");
+}
+
+#[test]
+fn iso_of_a_file_in_several_extents_is_read() {
+    const LEN: u64 = (4 << 30) + 5000;
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("source")).unwrap();
+    let long = std::fs::File::create(path("source/long")).unwrap();
+    long.write_all_at(b"begin", 0).unwrap();
+    long.write_all_at(b"over the border", (4 << 30) - 2050).unwrap();
+    long.write_all_at(b"end", LEN - 3).unwrap();
+    std::fs::write(path("source/z-behind-it"), b"behind").unwrap();
+    create(&path("source"), &path("x.shale"), &["-1"]);
+    export(&path("x.shale"), &path("x.iso"), &[], 0);
+    create(&path("x.iso"), &path("again.shale"), &["-1"]);
+    let expected = as_iso(Manifest::of(&path("source")).unwrap());
+    assert_eq!(expected.records[&b"long"[..]].len, LEN);
+    expected.assert_equals(&as_iso(manifest_at(&path("again.shale"))), "shale");
+    if let Some(found) = mounted("iso9660", &path("x.iso"), folder.path()) {
+        expected.assert_equals(&as_iso(found), "kernel");
+    }
+}
+
+/// What 7z keeps: files, directories and symbolic links with names in UTF-8.
+fn as_7z(manifest: Manifest) -> Manifest {
+    let manifest = without_kinds(with_xattrs(without_holes(manifest), &[]), "pscb");
+    let mut manifest = names_apart(manifest, "-l");
+    manifest.records.remove(&b""[..]);
+    manifest.records.retain(|path, _| std::str::from_utf8(path).is_ok());
+    for record in manifest.records.values_mut() {
+        record.owner = (0, 0);
+        record.mtime.1 -= record.mtime.1 % 100;
+    }
+    manifest
+}
+
+#[test]
+fn seven_zip_is_the_same_tree_to_us_and_to_7zz() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    let expected = as_7z(nasty(folder.path()));
+    let archive = path("x.7z");
+    let sets: &[&[&str]] = &[&["--threads=3"], &["--compress=none"], &["--level=0"]];
+    for set in sets {
+        let output = export(&path("x.shale"), &archive, &[&["-f"], *set].concat(), 3);
+        let text = errors(&output);
+        assert!(text.contains("special/null: left out: 7z has no devices"), "{text}");
+        assert!(text.contains("links/b/file: a copy, no hard link to links/a/"), "{text}");
+        assert!(text.contains("left out: its path is not UTF-8"), "{text}");
+        create(&archive, &path("again.shale"), &["-1f"]);
+        expected.assert_equals(&as_7z(manifest_at(&path("again.shale"))), &format!("{set:?}"));
+        if !has_program("7zz") {
+            println!("skipped: 7zz is missing");
+            continue;
+        }
+        let mut seven_zip = Command::new("7zz");
+        expect_code(seven_zip.args(["t", "-bd"]).arg(&archive), 0);
+    }
+    let piped = export(&path("x.shale"), Path::new("-"), &["--format=7z", "--threads=1"], 3);
+    export(&path("x.shale"), &archive, &["-f", "--threads=3"], 3);
+    assert!(piped.stdout == std::fs::read(&archive).unwrap(), "threads change the archive");
+    if has_program("7zz") && is_root() {
+        let mut seven_zip = Command::new("7zz");
+        seven_zip.args(["x", "-y", "-bd", "-snl"]).arg(format!("-o{}", path("out").display()));
+        // It warns of links that lead out of the tree, and leaves them out.
+        let output = seven_zip.arg(&archive).output().unwrap();
+        assert!(output.status.code().is_some_and(|code| code <= 2), "{output:?}");
+        let plain = |manifest: Manifest| {
+            let mut manifest = without_kinds(as_7z(manifest), "ld");
+            manifest.records.values_mut().for_each(|record| {
+                record.mtime = (0, 0);
+                record.mode &= 0o777;
+            });
+            manifest
+        };
+        let found = plain(Manifest::of(&path("out")).unwrap());
+        plain(expected).assert_equals(&found, "7zz");
+    }
+}
+
+#[test]
+fn seven_zip_of_several_blocks_and_pieces_is_whole() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("s")).unwrap();
+    // A piece has 8 MiB, and a block ends after 64 MiB.
+    let mut noise = 1u64;
+    let mut random = |len: usize| -> Vec<u8> {
+        let step = |_| {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888);
+            (noise >> 60) as u8
+        };
+        (0..len).map(step).collect()
+    };
+    for (name, len) in [("a", 70 << 20), ("b", 8 << 20), ("c", 1), ("d", (16 << 20) + 1)] {
+        std::fs::write(path("s").join(name), random(len)).unwrap();
+    }
+    std::fs::write(path("s/e"), "").unwrap();
+    create(&path("s"), &path("x.shale"), &["-1"]);
+    export(&path("x.shale"), &path("x.7z"), &["--level=1"], 0);
+    create(&path("x.7z"), &path("again.shale"), &["-1"]);
+    let expected = as_7z(Manifest::of(&path("s")).unwrap());
+    expected.assert_equals(&as_7z(manifest_at(&path("again.shale"))), "shale");
+    if has_program("7zz") {
+        let mut seven_zip = Command::new("7zz");
+        expect_code(seven_zip.args(["t", "-bd"]).arg(path("x.7z")), 0);
+    }
+}
+
+#[test]
+fn what_these_formats_cannot_hold_is_refused_or_named() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("s")).unwrap();
+    std::fs::write(path("s/a"), "x").unwrap();
+    std::os::unix::fs::symlink("a//b/", path("s/link")).unwrap();
+    create(&path("s"), &path("x.shale"), &[]);
+    let text = errors(&export(&path("x.shale"), &path("x.iso"), &[], 3));
+    assert!(text.contains("link: its target lost slashes"), "{text}");
+    for (name, more, words) in [
+        ("y.iso", "--compress=gzip", "without compression"),
+        ("y.erofs", "--compress=zstd", "without compression"),
+        ("y.7z", "--compress=zstd", "LZMA2"),
+        ("y.iso", "--block-size=4K", "only SquashFS"),
+    ] {
+        let text = errors(&export(&path("x.shale"), &path(name), &[more], 2));
+        assert!(text.contains(words), "{text}");
+        assert!(!path(name).exists());
+    }
+    // 16 TiB of holes do not fit into ISO 9660, and EROFS stores none of them.
+    let Some(memory) = places::memory() else { return };
+    let long = std::fs::File::create(memory.path().join("long")).unwrap();
+    long.set_len(16 << 40).unwrap();
+    create(memory.path(), &path("x.shale"), &["-f"]);
+    let text = errors(&export(&path("x.shale"), &path("x.iso"), &["-f"], 3));
+    assert!(text.contains("long: left out") && text.contains("8 TiB"), "{text}");
+    export(&path("x.shale"), &path("x.erofs"), &[], 0);
+    if let Some(found) = mounted("erofs", &path("x.erofs"), folder.path()) {
+        assert_eq!(found.records[&b"long"[..]].len, 16 << 40);
+    }
+}

@@ -1,0 +1,169 @@
+//! Promise: a difference of two snapshots of one image costs what changed, and not what exists; a
+//! search decodes each frame once.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use shale::query::{DiffOptions, GrepOptions, Side, diff, grep};
+use shale::read::{Image, Options, SnapshotChoice};
+use shale::{AppendOptions, CreateOptions, Input, NoProgress, Output};
+
+const DIRECTORIES: usize = 100;
+const FILES: usize = 40;
+
+/// Makes a tree of 4,000 files.
+fn make(source: &Path) {
+    for directory in 0..DIRECTORIES {
+        let path = source.join(format!("dir-{directory:03}"));
+        std::fs::create_dir_all(&path).unwrap();
+        for file in 0..FILES {
+            let text = format!("file {file} of directory {directory}\n");
+            std::fs::write(path.join(format!("name-of-file-{file:03}")), text).unwrap();
+        }
+    }
+}
+
+fn append(source: &Path, path: &Path, name: &str) {
+    let mut create = CreateOptions::default();
+    create.build.level = 1;
+    create.build.snapshot_name = name.as_bytes().to_vec();
+    let options = AppendOptions::default().create(create);
+    shale::append(path, &[Input::new(source)], &options, &NoProgress).unwrap();
+}
+
+/// An image of four snapshots: the tree, then one other content, then no change, then one name
+/// more.
+fn grown() -> &'static Path {
+    static MADE: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = MADE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, path) = (folder.path().join("source"), folder.path().join("image.shale"));
+        make(&source);
+        let mut options = CreateOptions::default();
+        options.build.level = 1;
+        shale::create(&[Input::new(&source)], Output::Path(path.clone()), &options, &NoProgress)
+            .unwrap();
+        std::fs::write(source.join("dir-050/name-of-file-020"), "something else\n").unwrap();
+        append(&source, &path, "content");
+        append(&source, &path, "nothing");
+        std::fs::write(source.join("dir-099/one-more"), "one more\n").unwrap();
+        append(&source, &path, "name");
+        (folder, path)
+    });
+    path
+}
+
+/// Pages of all tables of a snapshot, without index pages.
+fn pages(image: &Image, number: usize) -> u64 {
+    let snapshot = &image.snapshots()[number];
+    snapshot.inodes.page_count + snapshot.entries.page_count + snapshot.directories.page_count
+}
+
+#[test]
+fn a_difference_of_snapshots_reads_the_pages_that_they_do_not_share() {
+    let path = grown();
+    let image = Image::open_path(path).unwrap();
+    let all = pages(&image, 0);
+    let compare = |one: usize, other: usize| {
+        // A new reader, whose cache is empty.
+        let image = Image::open_path(path).unwrap();
+        let side = |number| Side::Snapshot(image.tree(&SnapshotChoice::Index(number)).unwrap());
+        let (changes, report) = diff(&side(one), &side(other), &DiffOptions::default()).unwrap();
+        let entries = image.tree(&SnapshotChoice::Index(one)).unwrap().entry_count();
+        assert_eq!(report.old_entries, entries);
+        let cost = image.counters().snapshot();
+        assert_eq!(cost.frames_decoded, 0);
+        println!("{one} to {other}: {} pages of {all}, {} hits", cost.pages_read, cost.page_hits);
+        (changes.len(), cost.pages_read, cost.page_hits)
+    };
+    // What a comparison costs that enters every directory: two images know nothing of each other.
+    let full = {
+        let images = [(); 2].map(|()| Image::open_path(path).unwrap());
+        let side =
+            |image: &Arc<Image>| Side::Snapshot(image.tree(&SnapshotChoice::Newest).unwrap());
+        diff(&side(&images[0]), &side(&images[1]), &DiffOptions::default()).unwrap();
+        images.iter().map(|image| image.counters().snapshot().page_hits).sum::<u64>()
+    };
+    println!("a full comparison: {full} hits");
+    let (changes, pages, hits) = compare(1, 2);
+    assert_eq!(changes, 0);
+    assert!(hits * 20 < full, "{hits} hits, {full} for all");
+    assert!(pages <= 2 * all, "{pages} of {all} pages");
+    // The file, whose inode is on one of the pages that differ.
+    let (changes, pages, hits) = compare(0, 1);
+    assert_eq!(changes, 1);
+    assert!(hits * 10 < full, "{hits} hits, {full} for all");
+    assert!(pages <= 3 * all, "{pages} of {all} pages and those of the index");
+    // The file and the time of its directory.
+    let (changes, _, hits) = compare(2, 3);
+    assert_eq!(changes, 2);
+    assert!(hits * 10 < full, "{hits} hits, {full} for all");
+    // What is found is what a full comparison finds: two images know nothing of each other.
+    let again = Image::open_path(path).unwrap();
+    for (one, other) in [(0, 1), (1, 2), (0, 3), (3, 0)] {
+        let side = |image: &Arc<Image>, number| {
+            Side::Snapshot(image.tree(&SnapshotChoice::Index(number)).unwrap())
+        };
+        let options = DiffOptions::default();
+        let quick = diff(&side(&image, one), &side(&image, other), &options).unwrap();
+        let full = diff(&side(&image, one), &side(&again, other), &options).unwrap();
+        assert_eq!(quick.0, full.0, "{one} and {other}");
+        assert_eq!(
+            (quick.1.old_entries, quick.1.new_entries),
+            (full.1.old_entries, full.1.new_entries)
+        );
+    }
+}
+
+#[test]
+fn a_search_decodes_each_frame_once() {
+    // Room for a few frames only.
+    let options = || Options::default().cache_bytes_max(4 << 20);
+    let source = shale::read::FileSource::open(grown()).unwrap();
+    let image = Image::open(Arc::new(source), options()).unwrap();
+    let tree = image.tree(&SnapshotChoice::Newest).unwrap();
+    let mut files = Vec::new();
+    let mut walk = tree.walk(tree.root_inode()).unwrap();
+    while let Some(step) = walk.advance().unwrap() {
+        files.push((step.path.to_vec(), step.attributes));
+    }
+    assert_eq!(image.counters().snapshot().frames_decoded, 0, "a walk decodes no frame");
+    // In the order of names, which is not that of contents.
+    files.sort_by(|one, other| other.0.cmp(&one.0));
+    for threads in [1, 2] {
+        let before = image.counters().snapshot();
+        let mut lines = 0;
+        let mut how = GrepOptions::default();
+        how.threads = threads;
+        let report = grep(&tree, &files, "directory 77", &how, &mut |_, found| {
+            lines += found.expect("it can be read").len();
+            Ok(())
+        });
+        assert_eq!(report.unwrap().errors, 0);
+        assert_eq!(lines, FILES);
+        let cost = image.counters().snapshot().since(&before);
+        assert!(cost.frames_decoded <= image.frame_count(), "{cost:?}");
+        image.clear_caches();
+    }
+}
+
+#[test]
+fn all_snapshots_are_walked_at_the_price_of_the_pages_that_differ() {
+    let image = Image::open_path(grown()).unwrap();
+    let mut costs = Vec::new();
+    let mut entries = 0;
+    for number in 0..image.snapshots().len() {
+        let before = image.counters().snapshot().pages_read;
+        let tree = image.tree(&SnapshotChoice::Index(number)).unwrap();
+        let mut walk = tree.walk(tree.root_inode()).unwrap();
+        while walk.advance().unwrap().is_some() {
+            entries += 1;
+        }
+        costs.push(image.counters().snapshot().pages_read - before);
+    }
+    assert_eq!(entries, 4 * (DIRECTORIES * FILES + DIRECTORIES + 1) + 1);
+    println!("pages read: {costs:?}; {} in a snapshot", pages(&image, 0));
+    // Without a change: at most the dictionaries of the tables, which are read once for each.
+    assert!(costs[2] <= 4, "{costs:?}");
+    assert!(costs[1] < costs[0], "{costs:?}");
+}
