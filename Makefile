@@ -28,6 +28,7 @@ help:
 	@echo "make test      everything, as CI runs it; a skipped test is a failure"
 	@echo "make soak      an hour of fuzzing, stress, damage and kills (SOAK_SECONDS)"
 	@echo "make test-python  the Python package, in a virtual environment"
+	@echo "make wheel     the Python package: wheels with and without the compiled module, in target/wheels"
 	@echo "make install   shale into PREFIX (default /usr/local), mount.shale and its kin into SBINDIR (/sbin)"
 	@echo "make install-capi  libshale, for C: library, header and pkg-config file"
 	@echo "make uninstall takes them away again"
@@ -63,7 +64,10 @@ test: rust
 soak: rust
 	@SOAK_SECONDS=$(SOAK_SECONDS) scripts/soak.sh
 
-.PHONY: test-python
+.PHONY: test-python wheel
+wheel: rust
+	@scripts/wheel.sh
+
 test-python:
 	@scripts/test-python.sh
 

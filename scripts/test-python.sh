@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Tests the Python package in a virtual environment of its own, below the target folder.
+# Tests the Python package in a virtual environment of its own, below the target folder: with the compiled module,
+# then with the reader in Python alone.
 #
 # usage: test-python.sh [PYTEST OPTION...]      environment: CARGO_TARGET_DIR as for cargo
-# Installs what the package declares. Ends with pytest's status; changes nothing outside the target folder.
+# Installs what the package declares. Ends with status 1 if a test failed; changes nothing outside the target folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/need.sh python3
@@ -18,4 +19,13 @@ copy=$target/python-package
 rm -rf "$copy"
 cp -r python "$copy"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$copy[test]"
-PYTHONDONTWRITEBYTECODE=1 exec "$venv/bin/python" -m pytest --quiet -p no:cacheprovider python "$@"
+test() {
+  SHALEFS_ENGINE=$1 PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -m pytest --quiet -p no:cacheprovider python "${@:2}"
+}
+test pure "$@"
+# The module of a debug build; `make wheel` packs that of a release build.
+[ -e "$target/debug/lib_native.so" ] || cargo build --quiet --workspace
+module=$("$venv/bin/python" -c 'import os, shalefs; print(os.path.dirname(shalefs.__file__))')/_native.abi3.so
+cp "$target/debug/lib_native.so" "$module"
+trap 'rm -f "$module"' EXIT
+test native "$@"

@@ -64,7 +64,7 @@ def lines(image):
 @pytest.mark.parametrize("name", sorted(path.stem for path in IMAGES.glob("*.shale")))
 def test_a_golden_image_reads_as_its_manifest_says(name):
     with shalefs.open(IMAGES / f"{name}.shale") as image:
-        if name in UNDECODABLE:
+        if name in UNDECODABLE and shalefs.engine == "pure":
             with pytest.raises(shalefs.UnsupportedError, match="brotli"):
                 list(lines(image))
         else:

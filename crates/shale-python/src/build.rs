@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -16,7 +17,7 @@ use shale::{
     Output, Overwrite, Patterns, Rules,
 };
 
-use crate::failure::{failure, named};
+use crate::failure::failure;
 use crate::source;
 use crate::tree::Tree;
 use crate::work::run;
@@ -100,30 +101,29 @@ pub(crate) fn check<'py>(
     listener: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let py = source.py();
-    let level: CheckLevel = level.parse().map_err(|error| PyValueError::new_err(format!("{error}")))?;
+    let Some(level) = CheckLevel::ALL.into_iter().find(|known| known.name() == level) else {
+        let known = CheckLevel::ALL.map(CheckLevel::name).join(", ");
+        return Err(PyValueError::new_err(format!(
+            "no level is called {level}; there are {known}"
+        )));
+    };
     let expect = match expect {
         Some(text) => Some(text.parse::<Identity>().map_err(PyValueError::new_err)?),
         None => None,
     };
     let source = source::open(source)?;
     let cancel = Cancel::new();
-    let options = CheckOptions::default()
-        .level(level)
-        .expect(expect)
-        .threads(threads)
-        .cancel(cancel.clone());
-    let made = run(py, &cancel, listener.as_ref(), |progress| {
-        shale::check(source, &options, progress)
-    })?;
+    let options =
+        CheckOptions::default().level(level).expect(expect).threads(threads).cancel(cancel.clone());
+    let made =
+        run(py, &cancel, listener.as_ref(), |progress| shale::check(source, &options, progress))?;
     let report = made.map_err(|error| failure(py, error.into()))?;
     let result = PyDict::new(py);
     let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
     let damaged: Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64)> = report
         .damaged_paths
         .iter()
-        .map(|of| {
-            (PyBytes::new(py, &of.snapshot), PyBytes::new(py, &of.path), of.damaged_bytes)
-        })
+        .map(|of| (PyBytes::new(py, &of.snapshot), PyBytes::new(py, &of.path), of.damaged_bytes))
         .collect();
     result.set_item("problems", problems)?;
     result.set_item("problem_count", report.problem_count)?;
@@ -206,7 +206,8 @@ fn create_options(options: &Bound<'_, PyDict>, cancel: &Cancel) -> PyResult<Crea
     build.temp_dir = get(options, "temp_dir")?;
     build.times_kept = times_kept;
     build.cancel = Some(cancel.flag());
-    let choose = Choose { rules: Arc::new(rules), ..Choose::default() };
+    let mut choose = Choose::default();
+    choose.rules = Arc::new(rules);
     Ok(CreateOptions::default()
         .build(build)
         .choose(choose)
@@ -218,12 +219,9 @@ fn create_options(options: &Bound<'_, PyDict>, cancel: &Cancel) -> PyResult<Crea
 }
 
 /// An option. One that is missing is a fault of the package.
-fn get<'py, T: FromPyObject<'py, 'py>>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<T>
-where
-    PyErr: From<T::Error>,
-{
+fn get<'py, T: FromPyObjectOwned<'py>>(options: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
     let found = options.get_item(name)?.ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
-    Ok(found.extract::<T>()?)
+    found.extract::<T>().map_err(Into::into)
 }
 
 fn build_report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {

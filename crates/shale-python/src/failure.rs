@@ -15,6 +15,10 @@ pub(crate) fn read_failure(py: Python<'_>, error: ReadError) -> PyErr {
             {
                 return raised.0.clone_ref(py);
             }
+            // Bytes that do not belong to the expected identity are an error of their source.
+            if system.kind() == std::io::ErrorKind::InvalidData {
+                return named(py, "IdentityError", text);
+            }
             return match system.raw_os_error() {
                 Some(number) => PyOSError::new_err((number, text)),
                 None => PyOSError::new_err(text),
@@ -38,7 +42,10 @@ pub(crate) fn failure(py: Python<'_>, error: shale::Error) -> PyErr {
         ErrorKind::Misuse => PyValueError::new_err(text),
         ErrorKind::Damage => named(py, "DamagedError", text),
         _ => match error {
-            shale::Error::Read(error) => read_failure(py, error),
+            shale::Error::Read(error)
+            | shale::Error::Check(shale::CheckError::Read(error))
+            | shale::Error::Extract(shale::ExtractError::Read(error)) => read_failure(py, error),
+            shale::Error::Check(shale::CheckError::NotImage) => named(py, "NotAnImageError", text),
             shale::Error::Host(shale::HostError::Io { error: system, .. }) => {
                 match system.raw_os_error() {
                     Some(number) => PyOSError::new_err((number, text)),

@@ -16,7 +16,7 @@ mod build; // create, append, check, extract
 
 use pyo3::prelude::*;
 
-/// The module. Its name is that of the library.
+/// The module.
 #[pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
@@ -24,5 +24,3 @@ mod _native {
     #[pymodule_export]
     use crate::tree::{Image, Tree};
 }
-
-use pyo3 as _;

@@ -30,7 +30,11 @@ pub(crate) fn open(source: &Bound<'_, PyAny>) -> PyResult<Arc<dyn ByteSource>> {
         Some(is_far) => is_far.is_truthy()?,
         None => false,
     };
-    Ok(Arc::new(PythonSource { object: source.clone().unbind(), len, is_far }))
+    let base_len = match source.getattr_opt("base_len")? {
+        Some(base_len) => base_len.extract()?,
+        None => 0,
+    };
+    Ok(Arc::new(PythonSource { object: source.clone().unbind(), len, is_far, base_len }))
 }
 
 /// An object with `read_at(offset, length)`.
@@ -38,6 +42,7 @@ struct PythonSource {
     object: Py<PyAny>,
     len: u64,
     is_far: bool,
+    base_len: u64,
 }
 
 impl ByteSource for PythonSource {
@@ -63,6 +68,10 @@ impl ByteSource for PythonSource {
 
     fn is_far(&self) -> bool {
         self.is_far
+    }
+
+    fn base_len(&self) -> u64 {
+        self.base_len
     }
 
     /// Asks for the ranges together, where the object can. What fails there fails again, and is

@@ -10,8 +10,8 @@ use std::thread;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shale::read::{
-    Attributes, Fault, Identity, InodeKind, Options, ReadError, SnapshotChoice, TIME_ATIME, TIME_BTIME,
-    TIME_CTIME, TIME_MTIME, Timestamp,
+    Attributes, Fault, Identity, InodeKind, Options, ReadError, SnapshotChoice, TIME_ATIME,
+    TIME_BTIME, TIME_CTIME, TIME_MTIME, Timestamp,
 };
 
 use crate::failure::{named, read_failure};

@@ -29,8 +29,7 @@ impl Progress for Counts {
     fn phase(&self, phase: Phase) {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Some(phase);
         self.phases.fetch_add(1, Relaxed);
-        let numbers =
-            [&self.found_items, &self.found_bytes, &self.done_items, &self.done_bytes];
+        let numbers = [&self.found_items, &self.found_bytes, &self.done_items, &self.done_bytes];
         numbers.into_iter().for_each(|number| number.store(0, Relaxed));
     }
 
