@@ -42,8 +42,8 @@ pub struct Options {
     /// Caches are freed after this long without a request.
     pub idle_after: Duration,
     /// Files of at most this many bytes are put into the page cache before the kernel asks for
-    /// them, if a program seems to read all files that it lists; 0 disables it. Has no effect with
-    /// one thread, with [`on_read`](Self::on_read), and in a kernel view.
+    /// them, if a program seems to read all files that it lists. 0, the default, disables it. Has no
+    /// effect with one thread, with [`on_read`](Self::on_read), and in a kernel view.
     pub push_len_max: u64,
     /// Mounts the kernel view through a loop device, which Linux before 6.12 needs. Has no effect
     /// on a FUSE view.
@@ -71,7 +71,7 @@ impl Default for Options {
             gid: None,
             thread_count: 0,
             idle_after: Duration::from_secs(30),
-            push_len_max: 16 << 10,
+            push_len_max: 0,
             loop_device: false,
             log: Arc::new(|line| eprintln!("{line}")),
             on_read: None,

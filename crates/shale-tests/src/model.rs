@@ -328,7 +328,7 @@ pub fn samples(kind: u64, len: usize) -> Vec<u8> {
                 file.extend(left.to_le_bytes());
                 file.extend((left / 2 + wave(at, 700, 200) as i16).to_le_bytes());
             }
-            tail = if kind % 6 == 0 { b"LIST\x04\0\0\0INFO" } else { b"" };
+            tail = if kind.is_multiple_of(6) { b"LIST\x04\0\0\0INFO" } else { b"" };
         }
         2 => {
             // 24 bits, big-endian, and a length that is not true.

@@ -36,7 +36,7 @@ fn tree(directory_count: u64) -> MemoryTree {
 }
 
 fn options(thread_count: usize) -> Options {
-    Options { thread_count, ..Options::default() }
+    Options { thread_count, push_len_max: 16 << 10, ..Options::default() }
 }
 
 /// Lists each directory to its end and reads its files, as tar does. Compares all bytes.
@@ -73,7 +73,7 @@ fn a_walk_over_small_files_costs_a_read_for_one_file_in_ten() {
     let off = Served::with(tree(60), Options { push_len_max: 0, ..options(2) });
     walk(&off.path(), 0..60);
     assert_eq!(counter(&off.mounted, "files_pushed"), 0);
-    assert!(reads(&off.mounted) >= count);
+    assert!(reads(&off.mounted) + 2 >= count);
     let on = Served::with(tree(60), options(2));
     walk(&on.path(), 0..60);
     let pushed = counter(&on.mounted, "files_pushed");
@@ -118,7 +118,8 @@ fn nothing_is_pushed_that_nobody_reads_or_that_must_be_seen() {
         let served = Served::with(tree(tree_count), options);
         walk(&served.path(), 0..tree_count);
         assert_eq!(counter(&served.mounted, "files_pushed"), 0);
-        assert!(reads(&served.mounted) >= tree_count * FILE_COUNT);
+        // A thread counts its last read after the reader has got the answer.
+        assert!(reads(&served.mounted) + 2 >= tree_count * FILE_COUNT);
         assert!(served.mounted.negotiated().to_string().contains("pushing:"));
     }
 }

@@ -32,7 +32,7 @@ impl Place for Memory {
     fn beside(&self, name: &[u8]) -> Arc<dyn Place> {
         assert!(!name.contains(&b'/') && name != b"..", "a name leads elsewhere");
         // An even name is the base, an odd one the file itself: a circle.
-        let bytes = if name.len() % 2 == 0 { BASE.to_vec() } else { self.bytes.clone() };
+        let bytes = if name.len().is_multiple_of(2) { BASE.to_vec() } else { self.bytes.clone() };
         Arc::new(Self { bytes })
     }
 

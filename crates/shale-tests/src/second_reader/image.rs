@@ -418,7 +418,7 @@ impl<'b> Image<'b> {
             plain = lines::undo(&form).filter(|plain| plain.len() == plain_len)?;
         } else if filter == Filter::Samples {
             let parts = samples::split(stored)?;
-            let rest_len = plain_len.checked_sub(parts.len())?;
+            let rest_len = plain_len.checked_sub(parts.byte_count())?;
             if rest_len > 0 {
                 Decoder::new().decode(codec, &[], parts.rest, rest_len, &mut plain).ok()?;
             } else if !parts.rest.is_empty() {

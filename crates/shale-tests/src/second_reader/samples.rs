@@ -65,7 +65,7 @@ impl Bits<'_> {
         while self.bits(1)? == 0 {
             zeroes += 1;
         }
-        (zeroes <= 32).then_some(((1 << zeroes) - 1 << k) + self.bits(k + zeroes)?)
+        (zeroes <= 32).then_some((((1 << zeroes) - 1) << k) + self.bits(k + zeroes)?)
     }
 }
 
@@ -119,7 +119,7 @@ fn table(bits: &mut Bits<'_>) -> Option<Table> {
 
 impl Samples<'_> {
     /// Bytes of the samples.
-    pub fn len(&self) -> usize {
+    pub fn byte_count(&self) -> usize {
         self.group_count * self.channel_count * self.width
     }
 
@@ -200,6 +200,7 @@ impl Samples<'_> {
             return None;
         }
         let mut out = Vec::new();
+        #[allow(clippy::needless_range_loop)] // Two indices, the outer one second.
         for group in 0..self.group_count {
             for channel in 0..self.channel_count {
                 let mut value = samples[channel][group] << unused[channel];

@@ -41,7 +41,7 @@ fn mounted(kind: &str, image: &Path, folder: &Path) -> Option<Manifest> {
     if !output.status.success() {
         // A kernel that has the file system mounts the image.
         assert!(!kinds.contains(kind), "{kind} is not mounted: {}", errors(&output));
-        println!("skipped: the kernel has no {kind}");
+        // Many kernels have no iso9660. Other programs read those images below.
         return None;
     }
     let found = Manifest::of(&mount_point);
@@ -64,11 +64,16 @@ fn as_erofs(manifest: Manifest) -> Manifest {
 fn erofs_is_the_same_tree_to_us_to_fsck_and_to_the_kernel() {
     let folder = places::disk();
     let path = |name: &str| folder.path().join(name);
-    let expected = as_erofs(nasty(folder.path()));
+    let all = nasty(folder.path());
+    // Not every file system takes attributes that long.
+    let is_long = |value: &Vec<u8>| value.len() >= 1 << 16;
+    let loses = all.records.values().any(|record| record.xattrs.values().any(is_long));
+    let code = if loses { 3 } else { 0 };
+    let expected = as_erofs(all);
     let image = path("x.erofs");
-    let output = export(&path("x.shale"), &image, &["--threads=3"], 3);
+    let output = export(&path("x.shale"), &image, &["--threads=3"], code);
     let text = errors(&output);
-    assert!(text.contains("values of up to 65535 bytes"), "{text}");
+    assert_eq!(text.contains("values of up to 65535 bytes"), loses, "{text}");
     create(&image, &path("again.shale"), &["-1"]);
     expected.assert_equals(&as_erofs(manifest_at(&path("again.shale"))), "shale");
     if let Some(found) = mounted("erofs", &image, folder.path()) {
@@ -88,7 +93,7 @@ fn erofs_is_the_same_tree_to_us_to_fsck_and_to_the_kernel() {
         }
     }
     // Through a pipe, and whatever the number of threads: the same bytes.
-    let piped = export(&path("x.shale"), Path::new("-"), &["--format=erofs", "--threads=1"], 3);
+    let piped = export(&path("x.shale"), Path::new("-"), &["--format=erofs", "--threads=1"], code);
     assert!(piped.stdout == std::fs::read(&image).unwrap(), "threads or a pipe change the image");
 }
 
@@ -162,7 +167,7 @@ fn as_iso(manifest: Manifest) -> Manifest {
 }
 
 #[test]
-fn iso_is_the_same_tree_to_us_to_xorriso_and_to_the_kernel() {
+fn iso_is_the_same_tree_to_us_and_to_the_kernel() {
     let folder = places::disk();
     let path = |name: &str| folder.path().join(name);
     let expected = as_iso(nasty(folder.path()));
@@ -172,7 +177,10 @@ fn iso_is_the_same_tree_to_us_to_xorriso_and_to_the_kernel() {
     assert!(text.contains("attributes/user: without its attributes"), "{text}");
     assert!(text.contains("fractions of seconds"), "{text}");
     create(&image, &path("again.shale"), &["-1"]);
-    expected.assert_equals(&as_iso(manifest_at(&path("again.shale"))), "shale");
+    // Files are known as hard links by their bytes, and other kinds have none.
+    let apart = |manifest| names_apart(manifest, "lpscb");
+    let again = as_iso(manifest_at(&path("again.shale")));
+    apart(expected.clone()).assert_equals(&apart(again), "shale");
     if let Some(found) = mounted("iso9660", &image, folder.path()) {
         // The kernel gives each name an inode of its own, and cuts names of 254 bytes and more.
         let plain = |manifest| {
@@ -182,39 +190,43 @@ fn iso_is_the_same_tree_to_us_to_xorriso_and_to_the_kernel() {
         };
         plain(expected.clone()).assert_equals(&plain(as_iso(found)), "kernel");
     }
-    if is_root() && has_program("xorriso") {
-        let mut xorriso = Command::new("xorriso");
-        xorriso.args(["-osirrox", "on:auto_chmod_on", "-indev"]).arg(&image);
-        xorriso.args(["-extract", "/"]).arg(path("xorriso"));
-        expect_code(&mut xorriso, 0);
-        let plain = |manifest| names_apart(without_kinds(manifest, "s"), "-lpscb");
-        let found = plain(as_iso(Manifest::of(&path("xorriso")).unwrap()));
-        plain(expected.clone()).assert_equals(&found, "xorriso");
-    }
-    if is_root() && has_program("bsdtar") {
-        // bsdtar wants what goes on of a record before the data of its file, so it reads names and
-        // targets of more than a record only from images that lie the other way round.
-        // Joliet alone has the files, by names of up to 64 letters.
-        std::fs::create_dir(path("joliet")).unwrap();
-        let mut bsdtar = Command::new("bsdtar");
-        bsdtar.args(["--options", "iso9660:!rockridge", "-xf"]).arg(&image);
-        expect_code(bsdtar.arg("-C").arg(path("joliet")), 0);
-        let found = Manifest::of(&path("joliet")).unwrap();
-        let is_short = |path: &[u8]| {
-            path.split(|byte| *byte == b'/').all(|name| name.len() < 60)
-                && path.iter().all(|byte| byte.is_ascii_alphanumeric() || b"/-_.".contains(byte))
-        };
-        let files = expected.records.iter().filter(|(path, r)| r.kind == '-' && is_short(path));
-        let mut count = 0;
-        for (path, record) in files {
-            let other = found.records.get(path).map(|other| &other.content);
-            assert_eq!(other, Some(&record.content), "{}", path.escape_ascii());
-            count += 1;
-        }
-        assert!(count > 100, "{count} files");
-    }
     let piped = export(&path("x.shale"), Path::new("-"), &["--format=iso", "--threads=1"], 3);
     assert!(piped.stdout == std::fs::read(&image).unwrap(), "threads or a pipe change the image");
+}
+
+/// xorriso and bsdtar refuse records that go on elsewhere, which long names and targets need.
+#[test]
+fn iso_of_an_ordinary_tree_is_read_by_xorriso_and_bsdtar() {
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    for d in 0..20 {
+        let directory = path(&format!("source/Some Directory {d}/b/c"));
+        std::fs::create_dir_all(&directory).unwrap();
+        for f in 0..30usize {
+            std::fs::write(directory.join(format!("file-{f}.txt")), vec![b'x'; f * 997]).unwrap();
+        }
+        std::os::unix::fs::symlink("../c/file-1.txt", directory.join("link")).unwrap();
+        std::fs::hard_link(directory.join("file-2.txt"), directory.join("two")).unwrap();
+    }
+    create(&path("source"), &path("x.shale"), &["-1"]);
+    export(&path("x.shale"), &path("x.iso"), &[], 0);
+    let plain = |manifest| names_apart(as_iso(manifest), "-lpscb");
+    let expected = plain(Manifest::of(&path("source")).unwrap());
+    assert!(has_program("xorriso") && has_program("bsdtar"), "tools of the tests are missing");
+    let mut xorriso = Command::new("xorriso");
+    xorriso.args(["-osirrox", "on:auto_chmod_on", "-indev"]).arg(path("x.iso"));
+    expect_code(xorriso.args(["-extract", "/"]).arg(path("xorriso")), 0);
+    std::fs::create_dir(path("bsdtar")).unwrap();
+    let mut bsdtar = Command::new("bsdtar");
+    expect_code(bsdtar.arg("-xpf").arg(path("x.iso")).arg("-C").arg(path("bsdtar")), 0);
+    for name in ["xorriso", "bsdtar"] {
+        let mut found = plain(Manifest::of(&path(name)).unwrap());
+        let mut expected = expected.clone();
+        // The top directory was there before.
+        found.records.remove(&b""[..]);
+        expected.records.remove(&b""[..]);
+        expected.assert_equals(&found, name);
+    }
 }
 
 #[test]
@@ -278,13 +290,16 @@ fn seven_zip_is_the_same_tree_to_us_and_to_7zz() {
     export(&path("x.shale"), &archive, &["-f", "--threads=3"], 3);
     assert!(piped.stdout == std::fs::read(&archive).unwrap(), "threads change the archive");
     if has_program("7zz") && is_root() {
-        let mut seven_zip = Command::new("7zz");
-        seven_zip.args(["x", "-y", "-bd", "-snl"]).arg(format!("-o{}", path("out").display()));
+        let mut seven_zip = Command::new("sh");
+        seven_zip.args(["-c", "umask 0; exec 7zz \"$@\"", "sh", "x", "-y", "-bd", "-snl"]);
+        seven_zip.arg(format!("-o{}", path("out").display()));
         // It warns of links that lead out of the tree, and leaves them out.
         let output = seven_zip.arg(&archive).output().unwrap();
         assert!(output.status.code().is_some_and(|code| code <= 2), "{output:?}");
         let plain = |manifest: Manifest| {
             let mut manifest = without_kinds(as_7z(manifest), "ld");
+            // A link that leads out of the tree becomes a file.
+            manifest.records.remove(&b"links/symlink-up"[..]);
             manifest.records.values_mut().for_each(|record| {
                 record.mtime = (0, 0);
                 record.mode &= 0o777;

@@ -55,7 +55,7 @@ fn tar_of_small_files_sends_a_quarter_of_the_reads() {
     assert!(plain_reads >= file_count, "{plain_reads}");
     plain.end();
 
-    let pushing = mount("threads=2");
+    let pushing = mount("threads=2,push=16K");
     assert!(tar(pushing.path()) == expected, "tar of the mount differs with pushing");
     let reads = counter(pushing.path(), "read");
     assert!(reads <= plain_reads / 4, "{reads} reads, {plain_reads} without pushing");
@@ -64,7 +64,8 @@ fn tar_of_small_files_sends_a_quarter_of_the_reads() {
     pushing.end();
 
     // A list of first reads has to see every file.
-    let listing = mount(&format!("threads=2,hotlog={}", folder.path().join("hot").display()));
+    let listing =
+        mount(&format!("threads=2,push=16K,hotlog={}", folder.path().join("hot").display()));
     assert!(tar(listing.path()) == expected);
     assert_eq!(counter(listing.path(), "files_pushed"), 0);
     assert!(counter(listing.path(), "read") >= file_count);
