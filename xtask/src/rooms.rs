@@ -66,6 +66,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("shale-remote", &[]),
     ("shale-serve", &["shale-extract", "shale-host", "shale-read"]),
     ("shale-cli", &["shale", "shale-fuse", "shale-remote", "shale-serve"]),
+    ("shale-python", &["shale"]),
     ("shale-capi", &["shale-extract", "shale-host", "shale-model", "shale-read"]),
     ("shale-py", &["shale"]),
 ];

@@ -42,8 +42,8 @@ pub struct Options {
     /// Caches are freed after this long without a request.
     pub idle_after: Duration,
     /// Files of at most this many bytes are put into the page cache before the kernel asks for
-    /// them, if a program seems to read all files that it lists. 0, the default, disables it. Has no
-    /// effect with one thread, with [`on_read`](Self::on_read), and in a kernel view.
+    /// them, if a program seems to read all files that it lists. 0, the default, disables it. Has
+    /// no effect with one thread, with [`on_read`](Self::on_read), and in a kernel view.
     pub push_len_max: u64,
     /// Mounts the kernel view through a loop device, which Linux before 6.12 needs. Has no effect
     /// on a FUSE view.

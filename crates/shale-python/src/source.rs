@@ -54,7 +54,7 @@ impl ByteSource for PythonSource {
         Python::attach(|py| {
             let read = || {
                 let bytes = self.object.bind(py).call_method1("read_at", (offset, buf.len()))?;
-                Ok(bytes.cast_into::<PyBytes>().map_err(PyErr::from)?)
+                bytes.cast_into::<PyBytes>().map_err(PyErr::from)
             };
             let bytes = read().map_err(|error: PyErr| io::Error::other(Raised(error)))?;
             let bytes = bytes.as_bytes();

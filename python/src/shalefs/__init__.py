@@ -14,8 +14,8 @@ from .filesystem import FileSystem, RawFile, Stat
 from ._engine import native as _native
 
 __all__ = ["BuildReport", "CheckReport", "DamagedError", "FileSystem", "IdentityError", "IncompleteWarning",
-           "NotAnImageError", "RawFile", "ShaleError", "Stat", "UnsupportedError", "append", "check", "create", "engine",
-           "extract_all", "open"]
+           "NotAnImageError", "RawFile", "ShaleError", "Stat", "UnsupportedError", "append", "check", "create",
+           "engine", "extract_all", "open"]
 __version__ = "0.1.0"
 engine = "pure" if _native is None else "native"
 

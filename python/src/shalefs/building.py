@@ -95,7 +95,8 @@ def append(image: PathType, sources: Sources = (), *, add: bool = False, remove:
     options = _options(level, threads, memory, rules, exclude, times, recompress, 0.0, snapshot, None, replace,
                        skip_unreadable, strict, verify, temp_dir)
     remove = [os.fsencode(pattern) for pattern in remove]
-    options.update(overwrite=False, add=add or bool(remove), remove=remove, message=message, checksum=checksum, wait=wait)
+    options.update(overwrite=False, add=add or bool(remove), remove=remove, message=message, checksum=checksum,
+                   wait=wait)
     made = needs_native("shalefs.append").append(os.fsdecode(image), _sources(sources), options, progress)
     return _report(made)
 

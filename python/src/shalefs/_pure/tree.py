@@ -108,7 +108,8 @@ class Tree:
         device = (0, 0)
         if stat.S_IFMT(row[0]) in (stat.S_IFCHR, stat.S_IFBLK):
             device = row[13] >> 32, row[13] & 0xFFFFFFFF
-        return row[0], row[3], row[1], row[2], self._size(row), device, (when(1, 4), when(2, 6), when(4, 8), when(8, 10))
+        times = when(1, 4), when(2, 6), when(4, 8), when(8, 10)
+        return row[0], row[3], row[1], row[2], self._size(row), device, times
 
     def entries(self, inode):
         """[(name, inode, mode)] of a directory, in the order of their bytes."""
