@@ -6,7 +6,6 @@ use std::sync::{Arc, PoisonError};
 
 use shale_host::Progress;
 use shale_model::Content;
-use shale_write::level::Level;
 use shale_write::{Container, SNIFF_LEN, is_taken_apart};
 
 use crate::error::Error;
@@ -29,9 +28,7 @@ pub fn survey(
     options.choose.record = Some(Arc::clone(&record));
     // Conflicts do not change what the rules do.
     options.replace = true;
-    let recompress = options.build.recompress;
-    let level = Level::find(options.build.level);
-    let recompress = recompress.unwrap_or_else(|| level.is_some_and(|level| level.recompress));
+    let recompress = options.build.recompress.unwrap_or(false);
     let mut opens = HashMap::new();
     let mut source = open::open(sources, Vec::new(), &options, progress)?;
     while let Some(entry) = source.next_entry()? {

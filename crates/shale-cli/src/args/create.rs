@@ -114,7 +114,7 @@ pub struct How {
     pub frame_size: Option<u64>,
     /// Store what is in gzip, zip (also wheels, jars and office documents), PDF and git files
     /// instead of their compressed bytes, which are rebuilt bit for bit when they are read
-    /// (default: on from level 7).
+    /// (default: off).
     ///
     /// Such trees become two to five times smaller. They take as long to pack as their unpacked
     /// files, and reading them takes the time to compress them. Applies to files of at most 32 MiB,

@@ -79,7 +79,7 @@ fn a_newer_version_is_called_that() {
         bytes
     };
     // Major version, minor version, a bit of the incompatible features.
-    for bytes in [newer(8, 1), newer(10, 200), newer(24, 1)] {
+    for bytes in [newer(8, 1), newer(10, 200), newer(24, 2)] {
         let path = folder.path().join("newer.shale");
         std::fs::write(&path, bytes).unwrap();
         refused(&path, folder.path(), &["newer shale"]);

@@ -49,8 +49,8 @@ fn sound_and_pictures_come_back_at_every_level_and_are_stored_as_samples() {
         let info = String::from_utf8(run(arguments).stdout).unwrap();
         let is_stored_as = |name: &str| info.contains(name);
         assert_eq!(is_stored_as("+samples: "), level != "0", "{info}");
-        assert_eq!(is_stored_as("category audio: "), level != "0", "{info}");
-        assert_eq!(is_stored_as("category sensor: "), level != "0", "{info}");
+        assert!(is_stored_as("category audio: "), "{info}");
+        assert!(is_stored_as("category sensor: "), "{info}");
     }
     // A reader that was written from the specification alone gives the same bytes.
     create(&source, &image, &["-f", "--level", "4"]);

@@ -174,7 +174,7 @@ impl Plan {
             order,
             reorders: order != Order::Source || !options.first.is_empty(),
             reorder_bytes_max: 0,
-            recompress: options.recompress.unwrap_or(level.recompress),
+            recompress: options.recompress.unwrap_or(false),
             recompress_bytes_max: 0,
             flight_bytes_max: 0,
             waiting_bytes_max: 0,

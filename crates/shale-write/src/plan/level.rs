@@ -48,8 +48,6 @@ pub struct Level {
     pub tries_filters: bool,
     /// Work for the samples of sound and pictures; `None` treats them as any bytes.
     pub effort: Option<Effort>,
-    /// Store what is in compressed files.
-    pub recompress: bool,
 }
 
 /// A codec for frames of which a quick trial leaves little.
@@ -169,9 +167,6 @@ pub const LEVELS: [Level; 10] = [
     ),
 ];
 
-/// The first level that stores what is in compressed files. The levels below are for packing fast.
-const RECOMPRESS_LEVEL_MIN: u8 = 7;
-
 /// A level whose frames stand alone, so they are compressed while files are read.
 const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level: i32) -> Level {
     Level {
@@ -191,7 +186,6 @@ const fn alone(level: u8, summary: &'static str, codec: &'static str, page_level
         tries_incompressible: false,
         tries_filters: false,
         effort: if level > 0 { Some(Effort::FAST) } else { None },
-        recompress: false,
     }
 }
 
@@ -230,7 +224,6 @@ const fn related(
         tries_incompressible: level >= 9,
         tries_filters: true,
         effort: Some(Effort::THOROUGH),
-        recompress: level >= RECOMPRESS_LEVEL_MIN,
     }
 }
 

@@ -45,7 +45,7 @@ pub struct Options {
     /// Shortest range that segment dedupe looks for; 0 turns it off. The level's by default.
     pub segment_window_len: Option<u32>,
     /// Store what is in compressed files: deflate streams in gzip, zip, PDF and git files are
-    /// rebuilt when they are read. The level's by default.
+    /// rebuilt when they are read. They are not by default.
     pub recompress: Option<bool>,
     /// Let an append note what its frames are like, so that the next one need not decode all. See
     /// [`shale_format::AppendIndex`].
