@@ -6,7 +6,7 @@
 //! snapshot visible. Any earlier error, and a kill at any time, leaves the image as it was.
 
 pub(crate) mod base; // the image, as the writer asks for it
-mod tail; // what follows the image in its file
+pub(crate) mod tail; // what follows the image in its file
 mod unchanged; // files that need not be read
 
 use std::io;

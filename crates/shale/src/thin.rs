@@ -23,6 +23,7 @@ use shale_write::Report;
 use shale_write::source::{LinkId, file_identity};
 
 use crate::append::base::ImageBase;
+use crate::append::tail::{self, Tail};
 use crate::append::{AppendOptions, check_options, tree};
 use crate::error::Error;
 use crate::input::Input;
@@ -367,7 +368,10 @@ pub fn patch(
     // Only the state that the file ends with can be continued in place.
     let old = Image::open(Arc::clone(&source), Options::default().repair(false))?;
     let base_len = joined.base_len;
-    if old.len() != base_len || old.recovered().is_some() {
+    let tail = tail::look(&old, &*source).map_err(Error::io("read", path))?;
+    // A patch or an append that was interrupted left bytes, which are written again.
+    let is_torn = matches!(tail, Tail::Torn(_));
+    if old.len() != base_len || (old.recovered().is_some() && !is_torn) {
         let what = "it was appended to since, or its end is damaged; write to a new file instead";
         return Err(Error::NotAppendable { path: path.to_owned(), what: what.to_owned() });
     }

@@ -9,7 +9,7 @@ use shale_read::{ByteSource, Image};
 
 /// What follows the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tail {
+pub(crate) enum Tail {
     /// Nothing.
     Nothing,
     /// Zeroes: padding, or space that a crash left.
@@ -27,7 +27,7 @@ const STEP_LEN: u64 = 64 << 10;
 ///
 /// # Errors
 /// The source cannot be read.
-pub(super) fn look(image: &Image, source: &dyn ByteSource) -> io::Result<Tail> {
+pub(crate) fn look(image: &Image, source: &dyn ByteSource) -> io::Result<Tail> {
     let end = image.offset() + image.len();
     let len = source.len().saturating_sub(end);
     if len == 0 {
