@@ -197,7 +197,7 @@ fn all_tags_become_snapshots_and_snapshots_become_images() {
         let words = [&one[..], &["--compress", compress, "-f", "-o", "one-layer.tar"]].concat();
         shale_here(&words, 0);
         let (first, again) = (folder.join("one-layer.tar"), folder.join("again.tar"));
-        let mut piped = shale(&one);
+        let mut piped = shale(one);
         let piped = piped.args(["--compress", compress, "-o", "-"]).current_dir(folder);
         let piped = expect_code(piped, 0).stdout;
         assert!(piped == fs::read(&first).unwrap(), "{compress}");
