@@ -365,7 +365,8 @@ fn users_mount_with_the_helper_or_without_any_right() {
     let hidden = "mkdir {}/home/bin; \
                   for p in sh id grep cat; do ln -s /usr/bin/$p {}/home/bin; done; \
                   PATH={}/home/bin; ";
-    let script = format!("{hidden} {{}}/app id; grep fuse.shale /proc/self/mountinfo | grep -F {{}}");
+    let script =
+        format!("{hidden} {{}}/app id; grep fuse.shale /proc/self/mountinfo | grep -F {{}}");
     assert_eq!(said(&script), (Some(1), good.1.clone(), String::new()));
     let script = "SHALE_MOUNT=namespace {}/app wait < /dev/null | { read -r dir; ls -A \"$dir\"; }";
     assert_eq!(said(script), (Some(0), String::new(), String::new()));
