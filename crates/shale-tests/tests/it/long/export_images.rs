@@ -79,18 +79,9 @@ fn erofs_is_the_same_tree_to_us_to_fsck_and_to_the_kernel() {
     if let Some(found) = mounted("erofs", &image, folder.path()) {
         expected.assert_equals(&as_erofs(found), "kernel");
     }
+    // That of Debian 12 extracts files without their holes, so it only looks.
     if has_program("fsck.erofs") {
-        let mut fsck = Command::new("fsck.erofs");
-        if is_root() {
-            fsck.arg(format!("--extract={}", path("out").display()));
-            expect_code(fsck.arg(&image), 0);
-            // It restores no attributes, and no hard links.
-            let plain = |manifest| names_apart(with_xattrs(manifest, &[]), "-lpscb");
-            let found = plain(as_erofs(Manifest::of(&path("out")).unwrap()));
-            plain(expected.clone()).assert_equals(&found, "fsck.erofs");
-        } else {
-            expect_code(fsck.arg(&image), 0);
-        }
+        expect_code(Command::new("fsck.erofs").arg(&image), 0);
     }
     // Through a pipe, and whatever the number of threads: the same bytes.
     let piped = export(&path("x.shale"), Path::new("-"), &["--format=erofs", "--threads=1"], code);
@@ -210,7 +201,13 @@ fn iso_of_an_ordinary_tree_is_read_by_xorriso_and_bsdtar() {
     }
     create(&path("source"), &path("x.shale"), &["-1"]);
     export(&path("x.shale"), &path("x.iso"), &[], 0);
-    let plain = |manifest| names_apart(as_iso(manifest), "-lpscb");
+    let plain = |manifest| {
+        let mut manifest = names_apart(as_iso(manifest), "-lpscb");
+        // xorriso gives links no times.
+        let links = manifest.records.values_mut().filter(|record| record.kind == 'l');
+        links.for_each(|link| link.mtime = (0, 0));
+        manifest
+    };
     let expected = plain(Manifest::of(&path("source")).unwrap());
     assert!(has_program("xorriso") && has_program("bsdtar"), "tools of the tests are missing");
     let mut xorriso = Command::new("xorriso");
