@@ -13,7 +13,8 @@ venv=$target/wheel-venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check 'maturin>=1.7,<2'
 rm -rf "$out"
-"$venv/bin/maturin" build --release --manifest-path crates/shale-python/Cargo.toml --out "$out"
+# It looks for pyproject.toml where it is started.
+(cd python && CARGO_TARGET_DIR=$target "$venv/bin/maturin" build --release --out "$out")
 copy=$target/python-package
 rm -rf "$copy"
 cp -r python "$copy"
