@@ -49,7 +49,8 @@ impl SampleForm {
     }
 }
 
-/// Encodes the samples of a frame. Returns nothing if there are none, or there is no memory.
+/// Encodes the samples of a frame. Returns `None` if the frame has no samples, or if memory is
+/// exhausted.
 ///
 /// Needs about 26 bytes for each sample.
 pub fn samples_form(layout: SampleLayout, effort: Effort, plain: &[u8]) -> Option<SampleForm> {

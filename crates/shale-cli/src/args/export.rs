@@ -68,8 +68,8 @@ pub struct ContainerArgs {
     /// A word of the entry point: the program that runs, then its first arguments. Can be repeated.
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     pub entrypoint: Vec<String>,
-    /// A word of the command: what runs if there is no entry point, else its arguments. Can be
-    /// repeated.
+    /// A word of the default command. With an entry point, it is an argument of the entry point.
+    /// Can be repeated.
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     pub cmd: Vec<String>,
     /// A variable of the environment. Can be repeated.

@@ -34,8 +34,8 @@ struct Made {
 /// Makes one file of a runtime and an image.
 ///
 /// # Errors
-/// There is no runtime, the image cannot be made, the program is not in it, or the training or the
-/// output fails. No output is left then.
+/// The runtime is missing, the image cannot be made or does not hold the program, the training
+/// fails, or the output cannot be written. No output is left then.
 pub fn run(args: &Bundle, say: &Say) -> anyhow::Result<Exit> {
     let start = Instant::now();
     if !args.arguments.is_empty() && !args.train {

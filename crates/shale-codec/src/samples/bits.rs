@@ -82,8 +82,8 @@ impl<'a> BitReader<'a> {
         value
     }
 
-    /// A number of the exponential Golomb code of order `order`, which is below 16, and below 2^32;
-    /// `None` if there is no such number.
+    /// Reads a number of the exponential Golomb code of order `order`, which is below 16. Returns
+    /// `None` if more than 32 zeroes begin the code.
     pub(crate) fn golomb(&mut self, order: u32) -> Option<u64> {
         let zeroes = self.word().trailing_zeros();
         if zeroes > 32 {

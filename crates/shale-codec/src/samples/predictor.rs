@@ -60,7 +60,7 @@ pub(crate) struct Channels<S> {
 }
 
 impl<S: Sample> Channels<S> {
-    /// Returns nothing if there is no memory.
+    /// Returns `None` if memory is exhausted.
     pub(crate) fn new(count: usize, group_count: usize, row_len: usize) -> Option<Self> {
         let pad =
             (OWN_COUNT_MAX + 1).max(if row_len > 0 { row_len + ROW_REACH_MAX + 1 } else { 0 });

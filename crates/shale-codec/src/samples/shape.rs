@@ -87,8 +87,8 @@ impl Effort {
     /// For all others.
     pub const THOROUGH: Effort = Effort { own_count_max: 32, other_count: 4, row_reach: 3 };
 
-    /// Samples of the channel itself for samples of so many bits. More of them take longer to
-    /// decode, and short samples gain less.
+    /// Returns how many earlier samples of the channel predict a sample of `bits` bits. More of
+    /// them take longer to decode, and short samples gain less.
     pub(super) fn own_count_of(self, bits: u32) -> usize {
         self.own_count_max.min(if bits <= 16 { 12 } else { 32 })
     }

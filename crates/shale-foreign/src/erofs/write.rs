@@ -230,7 +230,8 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
         self.area.bytes.extend_from_slice(beside);
     }
 
-    /// Writes an inode that is no directory, and returns its slot and where what is beside it lies.
+    /// Writes the inode of anything but a directory. Returns its slot, and the offset of the data
+    /// that are stored beside it.
     fn inode(
         &mut self,
         head: &Head,

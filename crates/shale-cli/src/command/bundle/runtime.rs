@@ -12,7 +12,7 @@ const BUILT: &str = "shale-runtime";
 /// beside the directory of this program, or the one that cargo built beside this program.
 ///
 /// # Errors
-/// There is none, or the file is no runtime.
+/// No runtime was found, or the file is not a runtime.
 pub fn find(given: Option<&Path>) -> anyhow::Result<Runtime> {
     if let Some(path) = given {
         return Ok(Runtime::read(path)?);
