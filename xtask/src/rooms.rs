@@ -46,6 +46,17 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "shale-source",
+        &[
+            "shale-codec",
+            "shale-foreign",
+            "shale-format",
+            "shale-host",
+            "shale-model",
+            "shale-read",
+        ],
+    ),
+    (
         "shale",
         &[
             "shale-check",
@@ -57,6 +68,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "shale-model",
             "shale-query",
             "shale-read",
+            "shale-source",
             "shale-table",
             "shale-write",
         ],
@@ -68,7 +80,6 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("shale-cli", &["shale", "shale-fuse", "shale-remote", "shale-serve"]),
     ("shale-python", &["shale"]),
     ("shale-capi", &["shale-extract", "shale-host", "shale-model", "shale-read"]),
-    ("shale-py", &["shale"]),
 ];
 
 /// Crates that may see every other and that no crate may use.

@@ -114,17 +114,19 @@ pub fn choose(args: &InputArgs) -> anyhow::Result<Choose> {
             }
         }
     }
-    let mut choose = Choose::default();
-    choose.rules = Arc::new(rules);
-    choose.no_devices = args.without.contains(&SpecialKind::Devices);
-    choose.no_fifos = args.without.contains(&SpecialKind::Fifos);
-    choose.no_sockets = args.without.contains(&SpecialKind::Sockets);
-    choose.git_ignore = args.gitignore;
-    choose.no_empty_directories = args.remove_empty_dirs;
-    choose.no_caches = args.exclude_caches;
-    choose.no_nodump = args.exclude_nodump;
-    choose.len_max = args.max_size;
-    choose.newer = args.newer.as_deref().map(newer).transpose()?;
+    let mut choose = Choose {
+        rules: Arc::new(rules),
+        no_devices: args.without.contains(&SpecialKind::Devices),
+        no_fifos: args.without.contains(&SpecialKind::Fifos),
+        no_sockets: args.without.contains(&SpecialKind::Sockets),
+        git_ignore: args.gitignore,
+        no_empty_directories: args.remove_empty_dirs,
+        no_caches: args.exclude_caches,
+        no_nodump: args.exclude_nodump,
+        len_max: args.max_size,
+        newer: args.newer.as_deref().map(newer).transpose()?,
+        ..Choose::default()
+    };
     if let Some(file) = &args.input_list {
         let list = read(file)?;
         let end = if list.contains(&0) { 0 } else { b'\n' };

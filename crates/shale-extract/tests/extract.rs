@@ -11,7 +11,8 @@ use shale_extract::{Error, ExtractOptions, Overwrite, Owner, extract};
 use shale_host::NoProgress;
 use shale_model::Patterns;
 use shale_read::{ByteSource, Image, MemorySource, Options, SnapshotChoice, Tree};
-use shale_write::{DirectorySource, ManifestSource, NoProgress as NoBuildProgress, ScanOptions};
+use shale_source::{DirectorySource, ManifestSource, ScanOptions};
+use shale_write::NoProgress as NoBuildProgress;
 
 fn image_of(source: &Path) -> Vec<u8> {
     let mut tree =

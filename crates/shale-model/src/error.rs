@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use rustix::io::Errno;
 use thiserror::Error;
 
 /// An error that ends the reading of a source.
@@ -129,6 +130,17 @@ impl fmt::Display for ChangeKind {
 }
 
 impl ProblemKind {
+    /// Returns what an error of the system means for the entry that was opened, listed or read.
+    pub fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Vanished,
+            io::ErrorKind::StaleNetworkFileHandle => Self::Replaced,
+            // The path leads through a link now.
+            _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Self::Vanished,
+            _ => Self::Unreadable(message(error)),
+        }
+    }
+
     /// Returns whether this is normal for a tree that is in use: the file vanished, or another has
     /// its path. Everything else is a fault of the source.
     pub fn is_change(&self) -> bool {
@@ -148,5 +160,14 @@ impl fmt::Display for ProblemKind {
             Self::Changed => f.write_str("changed each time it was read"),
             Self::Limit(what) => f.write_str(what),
         }
+    }
+}
+
+/// Returns the message of the system without the number that Rust appends.
+fn message(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
     }
 }

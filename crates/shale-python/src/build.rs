@@ -14,7 +14,7 @@ use shale::read::{Identity, TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale::write::Report;
 use shale::{
     AppendOptions, Cancel, CheckLevel, CheckOptions, Choose, CreateOptions, ExtractOptions, Input,
-    Output, Overwrite, Patterns, Rules,
+    Output, Overwrite, Patterns, Rules, SourceOptions,
 };
 
 use crate::failure::failure;
@@ -206,13 +206,12 @@ fn create_options(options: &Bound<'_, PyDict>, cancel: &Cancel) -> PyResult<Crea
     build.temp_dir = get(options, "temp_dir")?;
     build.times_kept = times_kept;
     build.cancel = Some(cancel.flag());
-    let mut choose = Choose::default();
-    choose.rules = Arc::new(rules);
+    let choose = Choose { rules: Arc::new(rules), ..Choose::default() };
+    let source = SourceOptions::default().choose(choose).replace(get(options, "replace")?);
     Ok(CreateOptions::default()
         .build(build)
-        .choose(choose)
+        .source(source)
         .verify(get(options, "verify")?)
-        .replace(get(options, "replace")?)
         .parity_ppm(get(options, "parity_ppm")?)
         .overwrite(get(options, "overwrite")?)
         .cancel(cancel.clone()))

@@ -23,8 +23,8 @@ use shale_format::schema;
 use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::superblock::SUPERBLOCK_LEN;
 use shale_read::MemorySource;
+use shale_source::manifest::{self, Detail, Given};
 use shale_table::{ColumnKind, Page, Schema};
-use shale_write::source::manifest::{self, Detail, Given};
 use std::sync::Arc;
 
 /// Schemas of pages by the first byte of an input of [`table_page`].

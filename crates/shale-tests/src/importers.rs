@@ -9,8 +9,8 @@ use shale_foreign::{
     SquashfsSource, SquashfsWriter, TarOptions, TarSource, TarWriter, ZipSource, ZipWriter,
 };
 use shale_format::InodeKind;
+use shale_model::{Content, Metadata, Xattr};
 use shale_model::{EntrySource, SourceError};
-use shale_write::source::{Content, Metadata, Xattr};
 use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::Path;

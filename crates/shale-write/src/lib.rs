@@ -8,7 +8,6 @@
 
 mod plan; // what the caller decides and is told
 mod base; // the image that a build continues
-pub mod source; // where entries come from
 mod content; // contents of files, each distinct one once
 mod recompress; // streams in compressed files, as what is in them
 mod layout; // the order in which contents are stored
@@ -43,9 +42,6 @@ pub use shale_host::{NoProgress, Phase, Progress};
 pub use shale_model::{
     Amend, Change, ChangeKind, EntrySource, Problem, ProblemKind, Select, SourceEntry,
 };
-pub use source::manifest::manifest_source::ManifestSource;
-pub use source::scan::directory_source::DirectorySource;
-pub use source::scan::options::ScanOptions;
 
 /// The example of the README compiles.
 #[cfg(doctest)]

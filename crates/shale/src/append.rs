@@ -20,14 +20,13 @@ use shale_model::EntrySource;
 use shale_model::pattern::Rules;
 use shale_read::files::{FilePlace, Gathered, gather};
 use shale_read::{ByteSource, FileSource, Image, OffsetChoice, Options, SnapshotChoice};
-use shale_write::source::file_identity;
 use shale_write::{Report, WriteError};
 
 use crate::error::Error;
-use crate::input::{Choose, Input, Joined, Part, held, open, without_empty};
 use crate::options::CreateOptions;
 use crate::verify::{VerifyReport, verify};
 use base::ImageBase;
+use shale_source::{Choose, Input, Joined, Part, file_identity, held, parts, without_empty};
 use tail::Tail;
 use unchanged::Unchanged;
 
@@ -185,7 +184,7 @@ pub(crate) fn check_options(options: &AppendOptions) -> Result<(), Error> {
 fn files_of(file: &GrowingFile, path: &Path, options: &AppendOptions) -> Result<Gathered, Error> {
     let again = file.file().try_clone().map_err(Error::io("open", path))?;
     let first = Arc::new(FileSource::new(again).map_err(Error::io("open", path))?);
-    Ok(gather(first, &FilePlace::new(path), &options.create.bases)?)
+    Ok(gather(first, &FilePlace::new(path), &options.create.source.bases)?)
 }
 
 /// Opens the image in its newest state. Also returns its files, and how many bytes of an
@@ -232,26 +231,26 @@ pub(crate) fn tree(
     options: &AppendOptions,
     progress: &dyn Progress,
 ) -> Result<Box<dyn EntrySource>, Error> {
-    let create = &options.create;
+    let given = options.create.to_source();
     let newest = image.tree(&SnapshotChoice::Newest)?;
-    let mut parts = Vec::new();
+    let mut trees = Vec::new();
     if options.adds {
         let removes = Choose { rules: Arc::clone(&options.removes), ..Choose::default() };
         let source = held(newest.clone(), &removes, 0)?;
-        parts.push(Part { source, prefix: Vec::new(), is_tree: false });
+        trees.push(Part { source, prefix: Vec::new(), is_tree: false });
     }
     // Times that are not those of the files tell nothing.
-    let looks =
-        !options.reads_all && create.adjust.mtime.is_none() && create.adjust.time_max.is_none();
-    for mut part in open::parts(sources, excluded, create, progress)? {
+    let adjust = &given.adjust;
+    let looks = !options.reads_all && adjust.mtime.is_none() && adjust.time_max.is_none();
+    for mut part in parts(sources, excluded, &given, progress)? {
         if part.is_tree && looks {
             let prefix = part.prefix.clone();
             part.source = Box::new(Unchanged::new(part.source, newest.clone(), prefix));
         }
-        parts.push(part);
+        trees.push(part);
     }
-    let replaces = create.replace || options.adds;
-    Ok(without_empty(Joined::new(parts, replaces), create))
+    let replaces = given.replace || options.adds;
+    Ok(without_empty(Joined::new(trees, replaces), &given))
 }
 
 /// An image whose last bytes are not written yet.

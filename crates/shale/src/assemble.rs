@@ -22,13 +22,13 @@ use shale_write::{CopiedTree, Report, WriteError};
 
 use crate::create::finish;
 use crate::error::Error;
-use crate::input::{Claims, Joined, Part, added, copied, without_empty};
 use crate::options::CreateOptions;
 use crate::verify::{VerifyReport, open_again, verify_trees};
 use compare::compare;
 use copier::{Copier, Plan};
 use numbers::{Needed, Offsets, Renumbered};
 use shale_check::ParityReport;
+use shale_source::{Claims, Joined, Part, added, copied, without_empty};
 
 /// What [`crate::compact`] or [`crate::merge`] did.
 #[derive(Debug)]
@@ -186,8 +186,8 @@ fn claims(
     offsets: &Offsets,
     options: &CreateOptions,
 ) -> Result<Option<Claims>, Error> {
-    let added = snapshot.is_changed && options.pseudo.is_some();
-    if !options.replace || snapshot.parts.len() + usize::from(added) < 2 {
+    let added = snapshot.is_changed && options.source.pseudo.is_some();
+    if !options.source.replace || snapshot.parts.len() + usize::from(added) < 2 {
         return Ok(None);
     }
     let joined = joined(snapshot, None, offsets, options)?;
@@ -203,7 +203,7 @@ fn source(
 ) -> Result<Box<dyn EntrySource>, Error> {
     let joined = joined(snapshot, claims, offsets, options)?;
     Ok(match snapshot.is_changed {
-        true => without_empty(joined, options),
+        true => without_empty(joined, &options.source),
         false => Box::new(joined),
     })
 }
@@ -216,15 +216,15 @@ fn joined(
 ) -> Result<Joined, Error> {
     let mut parts = Vec::with_capacity(snapshot.parts.len());
     for part in &snapshot.parts {
-        let changes = snapshot.is_changed.then_some(options);
+        let changes = snapshot.is_changed.then_some(&options.source);
         let first = offsets.of(part.image).start;
         let source = copied(part.tree.clone(), &part.prefix, first, changes)?;
         parts.push(Part { source, prefix: part.prefix.clone(), is_tree: false });
     }
     if snapshot.is_changed {
-        parts.extend(added(options)?);
+        parts.extend(added(&options.source)?);
     }
-    let joined = Joined::new(parts, options.replace);
+    let joined = Joined::new(parts, options.source.replace);
     Ok(match claims {
         Some(claims) => joined.without_replaced(claims.clone()),
         None => joined,

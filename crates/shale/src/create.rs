@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use shale_format::trailer::PADDED_TO;
 use shale_host::{Existing, Output, OutputFile, PatientOutput, Phase, Progress, existing};
+use shale_model::LinkId;
 use shale_read::{ByteSource, FileSource, OffsetChoice, SliceSource};
+use shale_source::file_identity;
 use shale_write::Report;
-use shale_write::source::LinkId;
-use shale_write::source::file_identity;
 
 use crate::error::Error;
-use crate::input::{Input, open};
 use crate::options::CreateOptions;
 use crate::verify::{VerifyReport, verify};
 use shale_check::{ParityOptions, ParityReport, add_to_file};
+use shale_source::{Input, open};
 
 /// What a build did.
 #[derive(Debug)]
@@ -241,6 +241,6 @@ fn build(
 ) -> Result<Report, Error> {
     let build =
         shale_write::Options { cancel: Some(options.cancel.flag()), ..options.build.clone() };
-    let mut tree = open::open(sources, excluded, options, progress)?;
+    let mut tree = open(sources, excluded, &options.to_source(), progress)?;
     Ok(shale_write::create(&mut *tree, out, &build, progress)?)
 }

@@ -22,22 +22,9 @@ pub enum Error {
     /// Extraction, export or a path in an image.
     #[error(transparent)]
     Extract(#[from] shale_extract::Error),
-    /// The source is neither a directory nor an archive.
-    #[error(
-        "{} is neither a directory nor an archive of a known format: tar and cpio, plain or \
-         compressed with gzip, xz, lzma, zstd, bzip2, lz4, lzip, brotli or compress; zip; 7z; \
-         ISO 9660; SquashFS; EROFS; DwarFS; ar; Debian and RPM packages", path.display()
-    )]
-    NotInput {
-        /// The source.
-        path: PathBuf,
-    },
-    /// A snapshot was chosen of something that has none.
-    #[error("{} is not a ShaleFS image, so it has no snapshots", path.display())]
-    NoSnapshots {
-        /// The source.
-        path: PathBuf,
-    },
+    /// A source could not be opened.
+    #[error(transparent)]
+    Source(shale_source::Error),
     /// All tags were asked for of something that has none.
     #[error(
         "{} is neither an OCI image layout nor an archive of `docker save`, so it has no tags",
@@ -138,17 +125,6 @@ pub enum Error {
     /// A filter rule is not valid.
     #[error(transparent)]
     Rule(#[from] PatternError),
-    /// Listed paths do not exist in the sources.
-    #[error(
-        "{count} of the listed paths are not in the source, first: {first}; paths are relative to \
-         the source, and nothing was packed"
-    )]
-    NotListed {
-        /// The number of such paths.
-        count: usize,
-        /// The first of them, made printable.
-        first: String,
-    },
     /// The image has no table of this name.
     #[error("{table}: no such table, or no such snapshot")]
     NoTable {
@@ -187,6 +163,17 @@ impl Error {
             Self::Damaged { .. } => ErrorKind::Damage,
             Self::Read(error) if error.is_corrupt() => ErrorKind::Damage,
             _ => ErrorKind::Failed,
+        }
+    }
+}
+
+impl From<shale_source::Error> for Error {
+    fn from(error: shale_source::Error) -> Self {
+        match error {
+            shale_source::Error::Host(error) => Self::Host(error),
+            shale_source::Error::Source(error) => error.into(),
+            shale_source::Error::Read(error) => Self::Read(error),
+            error => Self::Source(error),
         }
     }
 }

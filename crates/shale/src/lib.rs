@@ -28,7 +28,6 @@
 //! ```
 
 pub mod error; // why something was not done
-mod input; // what is packed: trees and archives
 mod options; // what the caller of a build decides
 mod survey; // what a build would take
 mod create; // sources into an image
@@ -59,15 +58,14 @@ pub use error::{Error, error_kind};
 pub use info::{
     Bounds, FrameGroup, Info, ParityInfo, SectionGroup, SnapshotInfo, StreamGroup, TableInfo, info,
 };
-pub use input::{Adjust, Chmod, Choose, Decision, IdRange, Input, InputKind, Listed, Pseudo};
 pub use merge::{MergePart, merge};
 pub use oci::{OciOptions, OciOutput, OciReport, export_oci};
-pub use options::{Container, CreateOptions, Password};
+pub use options::CreateOptions;
 pub use retention::{Fate, Retention};
 pub use rewrite::rewrite;
 pub use split::{SplitReport, split};
 pub use states::{SnapshotFacts, snapshot_facts};
-pub use survey::survey;
+pub use survey::{Surveyed, survey};
 pub use tags::{TagReport, append_tags, create_tags};
 pub use thin::{ThinBase, ThinReport, WholeOptions, WholeReport, create_thin, over, patch, whole};
 pub use verify::{VerifyReport, verify};
@@ -95,6 +93,11 @@ pub use shale_model::SourceError;
 pub use shale_model::pattern::{NamePattern, PatternError, Patterns, Position, Rules};
 pub use shale_query as query;
 pub use shale_read as read;
+pub use shale_source as source;
+pub use shale_source::{
+    Adjust, Chmod, Choose, Container, Decision, IdRange, Input, InputKind, Listed, Password,
+    Pseudo, SourceOptions,
+};
 pub use shale_write as write;
 
 /// Compiles the examples of the README.

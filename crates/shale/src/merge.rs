@@ -41,9 +41,9 @@ const HISTORY_LEN_MAX: usize = 256 << 10;
 /// Merges `parts` into a new image at `path`.
 ///
 /// By default it has one snapshot, in which each part has its place; a path in several parts is an
-/// error unless `options.replace` is set. With `keeps_snapshots` it has all snapshots of all parts,
-/// one after the other, and prefixes do not count. Frames are copied as they are stored; contents
-/// that are equal in several parts are stored once.
+/// error unless `options.source.replace` is set. With `keeps_snapshots` it has all snapshots of all
+/// parts, one after the other, and prefixes do not count. Frames are copied as they are stored;
+/// contents that are equal in several parts are stored once.
 ///
 /// # Errors
 /// On any error nothing is left under the output's name or beside it.

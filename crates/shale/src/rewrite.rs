@@ -12,7 +12,7 @@ use crate::merge::{MergePart, histories, label};
 use crate::options::CreateOptions;
 
 /// Writes an image of one snapshot to a new file at `path`: the trees of `parts`, as
-/// `options.choose`, `options.adjust` and `options.pseudo` say.
+/// `options.source` says.
 ///
 /// Frames are copied as they are stored; those that no entry needs any more are left out. Of
 /// `options.build`, the level and codecs do not count. The tree is the one that [`crate::create()`]

@@ -6,12 +6,21 @@ use std::sync::{Arc, PoisonError};
 
 use shale_host::Progress;
 use shale_model::Content;
+use shale_source::{Decision, Input, Record, open};
 use shale_write::{Container, SNIFF_LEN, is_taken_apart};
 
 use crate::error::Error;
-use crate::input::choose::{Decision, Record};
-use crate::input::{Input, open};
 use crate::options::CreateOptions;
+
+/// What would happen to one path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Surveyed {
+    /// Whether it is packed, and why not.
+    pub decision: Decision,
+    /// A file in which compressed streams are looked for, to store what they hold. It may hold
+    /// none that are known.
+    pub opens: Option<Container>,
+}
 
 /// Lists the inputs and returns what would happen to each path, sorted by path. Entries below a
 /// directory that is left out are not listed. All decisions are held in memory.
@@ -22,15 +31,15 @@ pub fn survey(
     sources: &[Input],
     options: &CreateOptions,
     progress: &dyn Progress,
-) -> Result<Vec<Decision>, Error> {
+) -> Result<Vec<Surveyed>, Error> {
     let record: Arc<Record> = Arc::default();
-    let mut options = options.clone();
+    let recompress = options.build.recompress.unwrap_or(false);
+    let mut options = options.to_source();
     options.choose.record = Some(Arc::clone(&record));
     // Conflicts do not change what the rules do.
     options.replace = true;
-    let recompress = options.build.recompress.unwrap_or(false);
     let mut opens = HashMap::new();
-    let mut source = open::open(sources, Vec::new(), &options, progress)?;
+    let mut source = open(sources, Vec::new(), &options, progress)?;
     while let Some(entry) = source.next_entry()? {
         options.cancel.check()?;
         if recompress && let Some(container) = container_of(entry.content, entry.metadata.len) {
@@ -41,10 +50,11 @@ pub fn survey(
     let mut decisions = std::mem::take(&mut *record.lock().unwrap_or_else(PoisonError::into_inner));
     decisions.sort_unstable();
     decisions.dedup();
-    for decision in decisions.iter_mut().filter(|decision| decision.is_taken) {
-        decision.opens = opens.get(&decision.path).copied();
-    }
-    Ok(decisions)
+    let surveyed = |decision: Decision| {
+        let opens = decision.is_taken.then(|| opens.get(&decision.path).copied()).flatten();
+        Surveyed { decision, opens }
+    };
+    Ok(decisions.into_iter().map(surveyed).collect())
 }
 
 /// What the file of this length is, if streams are looked for in it. A file that cannot be read is

@@ -14,8 +14,8 @@ use shale_write::Report;
 use crate::append::{AppendOptions, append};
 use crate::create::create;
 use crate::error::Error;
-use crate::input::{Input, InputKind};
-use crate::options::{Container, CreateOptions};
+use crate::options::CreateOptions;
+use shale_source::{Container, Input, InputKind};
 
 /// What became of one tag.
 #[derive(Debug)]
@@ -119,12 +119,12 @@ fn tags(source: &Input) -> Result<Vec<String>, Error> {
 
 /// The options to pack one tag.
 fn of_tag(options: &CreateOptions, tag: &str) -> CreateOptions {
-    let platform = match &options.container {
+    let platform = match &options.source.container {
         Container::Tree { platform, .. } => platform.clone(),
         Container::Files => None,
     };
     let mut options = options.clone();
-    options.container = Container::Tree { tag: Some(tag.to_owned()), platform };
+    options.source.container = Container::Tree { tag: Some(tag.to_owned()), platform };
     options.build.snapshot_name = tag.as_bytes().to_vec();
     options
 }

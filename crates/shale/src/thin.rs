@@ -17,17 +17,18 @@ use shale_format::merkle::{FAN_OUT, LEAF_LEN};
 use shale_format::trailer::TRAILER_SECTION_LEN;
 use shale_format::{Identity, MerkleHead, ThinHead};
 use shale_host::{Cancel, Existing, GrowingFile, Output, OutputFile, Phase, Progress, existing};
+use shale_model::LinkId;
 use shale_read::files::{Bases, Gathered, Place, gather};
 use shale_read::{ByteSource, FileSource, Image, Options, SliceSource};
+use shale_source::file_identity;
 use shale_write::Report;
-use shale_write::source::{LinkId, file_identity};
 
 use crate::append::base::ImageBase;
 use crate::append::tail::{self, Tail};
 use crate::append::{AppendOptions, check_options, tree};
 use crate::error::Error;
-use crate::input::Input;
 use crate::verify::{VerifyReport, verify};
+use shale_source::Input;
 
 /// Bytes that are copied at a time.
 const STEP_LEN: u64 = 1 << 20;

@@ -49,7 +49,8 @@ fn rewrite_and_compact_decode_nothing() {
     let files: Vec<(usize, u64)> = (0..60).map(|n| (1000 + 7000 * (n % 20), n as u64)).collect();
     let old = image(folder.path(), "old", &files);
     let before = decoded(&old);
-    let options = CreateOptions::default().adjust(Adjust { owner: Some(7), ..Adjust::default() });
+    let mut options = CreateOptions::default();
+    options.source.adjust = Adjust { owner: Some(7), ..Adjust::default() };
     let path = folder.path().join("new.shale");
     let parts = [MergePart::new(Arc::clone(&old))];
     let report = shale::rewrite(&parts, &path, &options, &NoProgress).unwrap();

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shale::read::{ByteSource, MemorySource};
-use shale::write::{DirectorySource, NoProgress as NoBuildProgress, Options, Report, ScanOptions};
+use shale::source::{DirectorySource, ScanOptions};
+use shale::write::{NoProgress as NoBuildProgress, Options, Report};
 use shale::{Cancel, CreateOptions, Error, NoProgress, Output, Phase, Progress, create, verify};
 
 fn source() -> tempfile::TempDir {

@@ -33,7 +33,8 @@ pub fn run(args: &Append, say: &Say) -> anyhow::Result<Exit> {
         None => added(&args.add)?,
     };
     read_stdin_once(&inputs, how)?;
-    let mut create = options(&args.image, how)?.bases(open::bases(say));
+    let mut create = options(&args.image, how)?;
+    create.source.bases = open::bases(say);
     if how.input.filter_dry_run {
         return dry_run(&inputs, &create, say);
     }

@@ -17,7 +17,7 @@ use shale::write::{
 };
 use shale::{
     Container, CreateOptions, CreateReport, Input, InputKind, Output, Password, PatientOutput,
-    SourceError,
+    SourceError, SourceOptions, Surveyed,
 };
 
 use crate::args::{How, OrderChoice, Switch, Target, TimeName};
@@ -44,10 +44,10 @@ pub fn run(
     }
     read_stdin_once(inputs, how)?;
     let mut options = options(output, how)?
-        .bases(open::bases(say))
         .parity_ppm(target.parity.unwrap_or(0))
         .pad(target.pad)
         .overwrite(target.force);
+    options.source.bases = open::bases(say);
     if is_rewrite {
         keep_parity(inputs, target, &mut options, say);
     }
@@ -83,7 +83,7 @@ pub fn run(
     for rule in &unmatched {
         say.warn(format!("the rule `{}` matched nothing", text::escape(rule)));
     }
-    let is_emptied = report.build.entries.total == 0 && !options.choose.rules.is_empty();
+    let is_emptied = report.build.entries.total == 0 && !options.source.choose.rules.is_empty();
     if is_emptied {
         say.warn(
             "the image is empty: the rules left out everything. A directory that is left out is \
@@ -114,7 +114,7 @@ pub fn unmatched<'o>(options: &'o CreateOptions, how: &How) -> Vec<&'o [u8]> {
     let args = &how.input;
     let given = [&args.exclude, &args.include, &args.filter];
     let given: HashSet<&[u8]> = given.into_iter().flatten().map(|rule| text::bytes(rule)).collect();
-    options.choose.rules.unmatched().filter(|rule| given.contains(rule)).collect()
+    options.source.choose.rules.unmatched().filter(|rule| given.contains(rule)).collect()
 }
 
 /// Gives a rewritten image as much parity as the old one has, and warns that signatures do not
@@ -180,12 +180,12 @@ pub fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::
     let decisions = shale::survey(inputs, options, &bar)?;
     drop(bar);
     if say.json {
-        let all = decisions.iter().map(|decision| {
+        let all = decisions.iter().map(|Surveyed { decision, opens }| {
             let mut object = serde_json::Map::new();
             text::put_name(&mut object, "path", &decision.path);
             object.insert("taken".to_owned(), decision.is_taken.into());
             object.insert("reason".to_owned(), text::escape(&decision.reason).into());
-            let opens = decision.opens.map(shale::write::Container::name);
+            let opens = opens.map(shale::write::Container::name);
             object.insert("taken_apart".to_owned(), opens.into());
             serde_json::Value::Object(object)
         });
@@ -194,13 +194,13 @@ pub fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::
         return Ok(Exit::Done);
     }
     let mut out = Vec::new();
-    for decision in &decisions {
+    for Surveyed { decision, opens } in &decisions {
         out.extend_from_slice(if decision.is_taken { b"+ " } else { b"- " });
         out.extend_from_slice(text::escape(&decision.path).as_bytes());
         if decision.is_directory {
             out.push(b'/');
         }
-        if let Some(container) = decision.opens {
+        if let Some(container) = opens {
             out.extend_from_slice(format!("    (taken apart: {})", container.name()).as_bytes());
         }
         if !decision.reason.is_empty() {
@@ -209,7 +209,7 @@ pub fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::
         out.push(b'\n');
     }
     say.raw(&out)?;
-    for rule in options.choose.rules.unmatched() {
+    for rule in options.source.choose.rules.unmatched() {
         say.warn(format!("rule `{}` matched nothing", text::escape(rule)));
     }
     Ok(Exit::Done)
@@ -371,6 +371,14 @@ pub fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             temp_dir: how.temp_dir.clone().or(beside),
             ..Options::default()
         })
+        .source(sources(how)?)
+        .verify(!how.no_verify)
+        .cancel(signal::cancel()?))
+}
+
+/// Returns the options of the inputs.
+fn sources(how: &How) -> anyhow::Result<SourceOptions> {
+    Ok(SourceOptions::default()
         .one_file_system(how.one_file_system)
         .archive_offset(how.offset)
         .password(how.password_file.as_deref().map(password).transpose()?)
@@ -382,9 +390,7 @@ pub fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         .choose(input::choose(&how.input)?)
         .adjust(input::adjust(&how.input)?)
         .pseudo(input::pseudo(&how.input)?)
-        .verify(!how.no_verify)
-        .replace(how.replace)
-        .cancel(signal::cancel()?))
+        .replace(how.replace))
 }
 
 /// Reads the first line of a file.

@@ -51,7 +51,8 @@ pub fn run(args: &Merge, say: &Say) -> anyhow::Result<Exit> {
     }
     let sources: Vec<(&Path, &Arc<Image>)> =
         opened.iter().map(|(path, image)| (path.as_path(), image)).collect();
-    let mut options = options(&sources, &args.output, &args.copying, say)?.replace(args.replace);
+    let mut options = options(&sources, &args.output, &args.copying, say)?;
+    options.source.replace = args.replace;
     if let Some(name) = &args.snapshot {
         options.build.snapshot_name = text::bytes(name).to_vec();
     }

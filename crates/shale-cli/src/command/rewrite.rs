@@ -47,7 +47,7 @@ fn copy(inputs: &[Input], parts: &[MergePart], args: &Create, say: &Say) -> anyh
     for rule in create::unmatched(&options, how) {
         say.warn(format!("the rule `{}` matched nothing", text::escape(rule)));
     }
-    let is_emptied = report.build.entries.total == 0 && !options.choose.rules.is_empty();
+    let is_emptied = report.build.entries.total == 0 && !options.source.choose.rules.is_empty();
     if is_emptied {
         say.warn("the image is empty: the rules left out everything");
     }

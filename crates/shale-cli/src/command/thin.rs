@@ -114,8 +114,8 @@ impl Job<'_> {
             bail!(Misuse("--json and the image cannot both go to standard output".to_owned()));
         }
         read_stdin_once(self.inputs, self.how)?;
-        let mut create =
-            options(self.output, self.how)?.bases(open::bases(say)).overwrite(self.overwrites);
+        let mut create = options(self.output, self.how)?.overwrite(self.overwrites);
+        create.source.bases = open::bases(say);
         if let Some((name, times_kept)) = as_new {
             create.build.times_kept |= times_kept;
             if self.how.snapshot.is_none() {

@@ -451,7 +451,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use shale_read::{Image, MemorySource, SnapshotChoice, Tree};
-    use shale_write::{DirectorySource, NoProgress, ScanOptions};
+    use shale_source::{DirectorySource, ScanOptions};
+    use shale_write::NoProgress;
 
     use super::*;
     use crate::extract::batch::BATCH_ITEMS_MAX;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use crate::assemble::noise;
 use shale_read::{Image, InodeKind, MemorySource, Options, SnapshotChoice, Tree};
+use shale_source::{DirectorySource, ScanOptions};
+use shale_write::NoProgress;
 use shale_write::level::ReferenceLimits;
-use shale_write::{DirectorySource, NoProgress, ScanOptions};
 
 /// Thirty versions of a few files, each slightly different from the previous one.
 fn make_versions(root: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {

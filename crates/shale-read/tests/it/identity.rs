@@ -4,7 +4,8 @@ use crate::assemble;
 use shale_read::{
     ByteSource, FaultySource, Identity, Image, MemorySource, Options, SnapshotChoice,
 };
-use shale_write::{DirectorySource, NoProgress, ScanOptions};
+use shale_source::{DirectorySource, ScanOptions};
+use shale_write::NoProgress;
 use std::path::Path;
 use std::sync::Arc;
 

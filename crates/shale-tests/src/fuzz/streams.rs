@@ -6,8 +6,8 @@ use shale::{CheckOptions, NoProgress, check};
 use shale_deflate::{Cut, InHand, Limits, Model, Task, analyze, rebuild};
 use shale_format::{InodeKind, Timestamp};
 use shale_model::SourceError;
+use shale_model::{Content, Metadata};
 use shale_read::{Image, MemorySource, SnapshotChoice};
-use shale_write::source::{Content, Metadata};
 use shale_write::{EntrySource, SourceEntry};
 use std::sync::Arc;
 

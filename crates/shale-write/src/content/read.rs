@@ -12,7 +12,6 @@ use std::ops::Range;
 use crate::content::categorize::category_of;
 use crate::content::samples::{SampleFinder, SampleRun};
 use crate::plan::digest::{ContentDigest, ContentHasher, is_zero};
-use crate::plan::report::problem_kind;
 use crate::recompress::container::Container;
 use crate::recompress::gate::Reservation;
 use shale_format::{Category, ChunkRecord, InodeKind};
@@ -110,7 +109,7 @@ pub(crate) enum ReadFailure {
 
 impl From<io::Error> for ReadFailure {
     fn from(error: io::Error) -> Self {
-        Self::Problem(problem_kind(&error))
+        Self::Problem(ProblemKind::of(&error))
     }
 }
 
@@ -173,11 +172,11 @@ pub(crate) fn sample_of(bytes: &[u8]) -> u64 {
 
 /// Checks that a file can be opened, without reading it.
 pub(crate) fn probe(content: &dyn OpenContent) -> Result<(), ProblemKind> {
-    let mut file = content.open().map_err(|error| problem_kind(&error))?;
+    let mut file = content.open().map_err(|error| ProblemKind::of(&error))?;
     match file.metadata() {
         Ok(metadata) if metadata.kind == InodeKind::File => Ok(()),
         Ok(_) => Err(ProblemKind::Changed),
-        Err(error) => Err(problem_kind(&error)),
+        Err(error) => Err(ProblemKind::of(&error)),
     }
 }
 
@@ -390,8 +389,8 @@ pub(crate) struct LargeFile {
 impl LargeFile {
     /// Opens a file and reads its metadata.
     pub(crate) fn open(content: &dyn OpenContent) -> Result<Self, ProblemKind> {
-        let mut file = content.open().map_err(|error| problem_kind(&error))?;
-        let metadata = file.metadata().map_err(|error| problem_kind(&error))?;
+        let mut file = content.open().map_err(|error| ProblemKind::of(&error))?;
+        let metadata = file.metadata().map_err(|error| ProblemKind::of(&error))?;
         if metadata.kind != InodeKind::File {
             return Err(ProblemKind::Changed);
         }

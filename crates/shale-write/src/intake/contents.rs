@@ -40,7 +40,7 @@ use crate::output::frame_table::FrameTable;
 use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
 use crate::plan::order::Order;
-use crate::plan::report::{Report, Stage, StreamCounts, problem_kind};
+use crate::plan::report::{Report, Stage, StreamCounts};
 use crate::recompress::container::Container;
 use crate::segment::homes::Homes;
 use crate::segment::stage::SegmentStage;
@@ -372,7 +372,7 @@ impl<'env> ContentWriter<'env> {
             match self.large_attempt(&mut file, attempt)? {
                 Attempt::Done(stored) => return Ok(stored.outcome(metadata)),
                 Attempt::Changed => {}
-                Attempt::Failed(error) => return Ok(Outcome::LeftOut(problem_kind(&error))),
+                Attempt::Failed(error) => return Ok(Outcome::LeftOut(ProblemKind::of(&error))),
             }
         }
         Ok(Outcome::LeftOut(ProblemKind::Changed))
@@ -402,7 +402,7 @@ impl<'env> ContentWriter<'env> {
         Ok(match attempt {
             Attempt::Done(stored) => stored.outcome(metadata),
             Attempt::Changed => Outcome::LeftOut(ProblemKind::Changed),
-            Attempt::Failed(error) => Outcome::LeftOut(problem_kind(&error)),
+            Attempt::Failed(error) => Outcome::LeftOut(ProblemKind::of(&error)),
         })
     }
 

@@ -24,7 +24,7 @@ use crate::intake::sketched::sketched;
 use crate::output::emitter::Emitter;
 use crate::plan::budget::READ_AHEAD_BYTES;
 use crate::plan::error::WriteError;
-use crate::plan::report::{Report, Stage, problem_kind};
+use crate::plan::report::{Report, Stage};
 use crate::recompress::container::SNIFF_LEN;
 use crate::recompress::take_apart::may_hold_streams;
 use crate::tree::builder::{Added, TreeBuilder};
@@ -205,7 +205,7 @@ impl<'env> Intake<'env> {
             Content::Reader { mut reader, holes } if metadata.len <= SMALL_LEN_MAX => {
                 match read_sequence(&mut *reader, metadata.len, &holes) {
                     Ok(bytes) => self.digest(metadata, bytes, holes),
-                    Err(error) => return self.leave_out(inode, path, problem_kind(&error)),
+                    Err(error) => return self.leave_out(inode, path, ProblemKind::of(&error)),
                 }
             }
             Content::Reader { mut reader, holes } => {
@@ -213,7 +213,7 @@ impl<'env> Intake<'env> {
                 if metadata.len <= env.whole_len_max() && holes.is_empty() {
                     let len = SNIFF_LEN as u64;
                     if let Err(error) = reader.by_ref().take(len).read_to_end(&mut first) {
-                        return self.leave_out(inode, path, problem_kind(&error));
+                        return self.leave_out(inode, path, ProblemKind::of(&error));
                     }
                 }
                 let mut reader = Cursor::new(first).chain(reader);
@@ -221,7 +221,7 @@ impl<'env> Intake<'env> {
                     let read = read_sequence(&mut reader, metadata.len, &holes);
                     let work = match read {
                         Ok(bytes) => self.digest(metadata, bytes, holes),
-                        Err(error) => return self.leave_out(inode, path, problem_kind(&error)),
+                        Err(error) => return self.leave_out(inode, path, ProblemKind::of(&error)),
                     };
                     return self.wait_for(Pending { inode, path, bytes, work });
                 }

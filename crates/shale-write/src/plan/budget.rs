@@ -160,7 +160,7 @@ impl Plan {
         let references = (!none).then_some(references);
         let order = options.order.unwrap_or(level.order);
         let plan = Self {
-            threads: thread_count(options.threads),
+            threads: shale_host::thread_count(options.threads),
             level,
             codecs,
             page_settings,
@@ -325,14 +325,6 @@ fn first(options: &Options) -> String {
     }
     let word = if options.first_is_hot { "hot" } else { "first" };
     format!(" {word}={}:{:032x}", paths.len(), sum.sum_128())
-}
-
-/// Number of threads to use; 0 stands for as many as the machine offers.
-pub(crate) fn thread_count(asked: usize) -> usize {
-    match asked {
-        0 => std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
-        asked => asked.min(THREADS_MAX),
-    }
 }
 
 fn zstd() -> Settings {

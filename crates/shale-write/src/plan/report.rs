@@ -1,11 +1,9 @@
 //! The result of a build: counters, entries that were left out, and digests of what was read.
 
-use std::io;
 use std::time::Duration;
 
-use rustix::io::Errno;
 use shale_format::{Category, Identity, ReadBounds};
-use shale_model::{Change, Problem, ProblemKind};
+use shale_model::{Change, Problem};
 
 use crate::plan::digest::{ContentDigest, TreeDigest};
 use crate::recompress::container::Container;
@@ -196,23 +194,4 @@ pub struct TableCounts {
     pub plain_bytes: u64,
     /// Stored bytes of its pages.
     pub stored_bytes: u64,
-}
-
-/// What an error of the system means for an entry.
-pub(crate) fn problem_kind(error: &io::Error) -> ProblemKind {
-    match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ProblemKind::Vanished,
-        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => ProblemKind::Vanished,
-        _ if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => ProblemKind::Replaced,
-        _ => ProblemKind::Unreadable(message(error)),
-    }
-}
-
-/// The message of the system without the number that Rust appends.
-fn message(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
 }

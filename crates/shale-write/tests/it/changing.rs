@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use shale_write::source::Content;
+use shale_model::Content;
 use shale_write::{Change, ChangeKind, Options, Order, ProblemKind};
 
 use crate::common::*;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use shale_read::{Image, MemorySource, SnapshotChoice, Tree};
-use shale_write::{ManifestSource, NoProgress, Options, Report, WriteError, create};
+use shale_source::ManifestSource;
+use shale_write::{NoProgress, Options, Report, WriteError, create};
 
 fn options() -> Options {
     Options { level: 1, threads: 2, ..Options::default() }

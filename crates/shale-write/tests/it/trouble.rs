@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::common::*;
 use shale_format::{InodeKind, Timestamp};
 use shale_model::SourceError;
-use shale_write::source::file_identity;
-use shale_write::source::{Content, ContentFile, LinkId, Metadata, OpenContent, Xattr};
+use shale_model::{Content, ContentFile, LinkId, Metadata, OpenContent, Xattr};
+use shale_source::file_identity;
+use shale_source::{DirectorySource, ScanOptions};
 use shale_write::{
-    DirectorySource, EntrySource, NoProgress, Options, ProblemKind, Progress, ScanOptions,
-    SourceEntry, WriteError, create,
+    EntrySource, NoProgress, Options, ProblemKind, Progress, SourceEntry, WriteError, create,
 };
 
 /// A source of entries made by hand.

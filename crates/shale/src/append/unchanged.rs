@@ -9,7 +9,7 @@ use shale_format::InodeKind;
 use shale_model::{Content, EntrySource, Metadata, Problem, Review, SourceEntry, SourceError};
 use shale_read::{Attributes, ReadError, TIME_CTIME, Tree};
 
-use crate::input::join;
+use shale_source::join;
 
 /// 1980-01-02: later times are taken to be times of changes.
 const TIME_MIN: i64 = 315_619_200;

@@ -249,7 +249,7 @@ mod tests {
 
     use super::super::numbers::{Needed, Offsets};
     use super::*;
-    use crate::input::{Input, copied};
+    use shale_source::{Input, copied};
 
     /// Packs two files with these bytes.
     fn packed(folder: &Path, name: &str, files: [&[u8]; 2]) -> Vec<u8> {

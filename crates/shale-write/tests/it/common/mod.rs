@@ -16,12 +16,11 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, SeekFrom, Timespec, Timestamps, X
 use shale_format::inode::device_number;
 use shale_format::{InodeKind, InodeRecord};
 use shale_read::{Image, MemorySource, PieceKind, SnapshotChoice, Tree};
+use shale_source::{DirectorySource, ScanOptions};
 use shale_write::digest::{
     ContentDigest, ContentHasher, EntryPayload, LinkGroup, PathDigest, TreeDigest,
 };
-use shale_write::{
-    DirectorySource, EntrySource, NoProgress, Options, Report, ScanOptions, WriteError, create,
-};
+use shale_write::{EntrySource, NoProgress, Options, Report, WriteError, create};
 
 /// A generator of bytes that is the same everywhere.
 pub struct Random(pub u64);

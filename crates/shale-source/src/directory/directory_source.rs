@@ -24,11 +24,11 @@ use shale_model::{
 use shale_host::Phase;
 use shale_host::Progress;
 
-use crate::source::scan::file::{FileContent, Seen};
-use crate::source::scan::list::{self, Listing, NONE};
-use crate::source::scan::options::ScanOptions;
-use crate::source::scan::walk::{Walked, walk};
-use crate::source::scan::xattrs::XattrSets;
+use crate::directory::file::{FileContent, Seen};
+use crate::directory::list::{self, Listing, NONE};
+use crate::directory::options::ScanOptions;
+use crate::directory::walk::{Walked, walk};
+use crate::directory::xattrs::XattrSets;
 use shale_host::Beneath;
 
 /// A walked tree.

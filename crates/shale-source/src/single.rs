@@ -26,7 +26,7 @@ const ARCHIVE_EXTENSIONS: &[&str] = &[
 ///
 /// # Errors
 /// The file cannot be read.
-pub(super) fn is_single(path: &Path) -> Result<bool, Error> {
+pub(crate) fn is_single(path: &Path) -> Result<bool, Error> {
     let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
     if ARCHIVE_EXTENSIONS.iter().any(|known| extension == *known) {
         return Ok(false);
@@ -45,7 +45,7 @@ pub(super) fn is_single(path: &Path) -> Result<bool, Error> {
 ///
 /// # Errors
 /// The file is gone.
-pub(super) fn only(
+pub(crate) fn only(
     path: &Path,
     inner: Option<Arc<dyn Select>>,
 ) -> Result<(PathBuf, Arc<dyn Select>), Error> {

@@ -17,7 +17,7 @@ const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
 /// The directories of one tree that were looked at.
 #[derive(Debug)]
-pub(super) struct Caches {
+pub(crate) struct Caches {
     root: PathBuf,
     /// Whether a directory is one of a cache.
     known: Mutex<HashMap<Vec<u8>, bool>>,
@@ -25,13 +25,13 @@ pub(super) struct Caches {
 
 impl Caches {
     /// Looks for caches in the tree at `root`.
-    pub(super) fn new(root: &Path) -> Self {
+    pub(crate) fn new(root: &Path) -> Self {
         Self { root: root.to_owned(), known: Mutex::default() }
     }
 
     /// Returns whether the entry at `path` below the root lies in a directory of a cache. The tag
     /// itself does not count. Opens one file for each directory.
-    pub(super) fn contain(&self, path: &[u8]) -> bool {
+    pub(crate) fn contain(&self, path: &[u8]) -> bool {
         let at = path.iter().rposition(|&byte| byte == b'/');
         let (directory, name) = at.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
         if name == TAG_NAME || path.is_empty() {

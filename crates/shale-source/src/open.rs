@@ -7,6 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::directory::directory_source::DirectorySource;
+use crate::directory::options::ScanOptions;
+use crate::manifest::manifest_source::ManifestSource;
 use shale_codec::Hasher;
 use shale_foreign::OpenOptions;
 use shale_foreign::detect::{Format, detect};
@@ -14,31 +17,33 @@ use shale_foreign::oci::{self, OciOptions};
 use shale_host::NoProgress;
 use shale_model::{Amend, EntrySource, LinkId, Select};
 use shale_read::SnapshotChoice;
-use shale_write::{DirectorySource, ManifestSource, ScanOptions};
 
-use super::adjust;
-use super::caches::Caches;
-use super::choose::{ByMetadata, Choose};
-use super::copied::added;
-use super::described::{Input, InputKind};
-use super::follow::Followed;
-use super::git::GitRules;
-use super::image;
-use super::join::{Joined, Part, WithoutEmpty};
-use super::pipe;
-use super::pseudo::Changed;
-use super::single::{is_single, only};
+use crate::adjust;
+use crate::caches::Caches;
+use crate::choose::{ByMetadata, Choose};
+use crate::copied::added;
+use crate::described::{Input, InputKind};
 use crate::error::Error;
-use crate::options::{Container, CreateOptions, Password};
+use crate::follow::Followed;
+use crate::git::GitRules;
+use crate::image;
+use crate::join::{Joined, Part, WithoutEmpty};
+use crate::options::{Container, Password, SourceOptions};
+use crate::pipe;
+use crate::pseudo::Changed;
+use crate::single::{is_single, only};
 
 /// Bytes of a file that tell whether it is an image, or a tar archive.
 const HEAD_LEN: usize = 1024;
 
-/// Opens inputs as one source.
-pub(crate) fn open(
+/// Opens inputs as one source. Files with the identities `excluded` are left out without a report.
+///
+/// # Errors
+/// An input does not exist, cannot be read or is of no known format; a listed path is in none.
+pub fn open(
     inputs: &[Input],
     excluded: Vec<LinkId>,
-    options: &CreateOptions,
+    options: &SourceOptions,
     progress: &dyn shale_host::Progress,
 ) -> Result<Box<dyn EntrySource>, Error> {
     let count = inputs.len() + usize::from(options.pseudo.is_some());
@@ -58,7 +63,7 @@ pub(crate) fn open(
 }
 
 /// Changes what pseudo files say, and leaves out empty directories, if the options say so.
-pub(crate) fn without_empty(source: Joined, options: &CreateOptions) -> Box<dyn EntrySource> {
+pub fn without_empty(source: Joined, options: &SourceOptions) -> Box<dyn EntrySource> {
     let mut source: Box<dyn EntrySource> = Box::new(source);
     if let Some(pseudo) = options.pseudo.clone() {
         source = Box::new(Changed { source, pseudo });
@@ -82,17 +87,20 @@ fn can_be_read_twice(input: &Input) -> bool {
 fn joined(
     inputs: &[Input],
     excluded: &[LinkId],
-    options: &CreateOptions,
+    options: &SourceOptions,
     progress: &dyn shale_host::Progress,
 ) -> Result<Joined, Error> {
     Ok(Joined::new(parts(inputs, excluded, options, progress)?, options.replace))
 }
 
 /// Opens each input.
-pub(crate) fn parts(
+///
+/// # Errors
+/// As for [`open`].
+pub fn parts(
     inputs: &[Input],
     excluded: &[LinkId],
-    options: &CreateOptions,
+    options: &SourceOptions,
     progress: &dyn shale_host::Progress,
 ) -> Result<Vec<Part>, Error> {
     let mut parts = Vec::with_capacity(inputs.len());
@@ -138,7 +146,7 @@ fn open_one(
     input: &Input,
     excluded: &[LinkId],
     select: Option<Arc<dyn Select>>,
-    options: &CreateOptions,
+    options: &SourceOptions,
     progress: &dyn shale_host::Progress,
 ) -> Result<(Box<dyn EntrySource>, bool), Error> {
     let path = match &input.kind {
@@ -163,10 +171,10 @@ fn open_one(
     }
     if found.is_dir() || is_single {
         let scan = ScanOptions {
-            threads: options.build.threads,
+            threads: options.threads,
             excluded: excluded.to_vec(),
             one_file_system: options.one_file_system,
-            times_kept: options.build.times_kept,
+            times_kept: options.times_kept,
             no_nodump: options.choose.no_nodump,
             cancel: Some(options.cancel.flag()),
             select,
@@ -210,7 +218,7 @@ fn archive(
     path: &Path,
     file: File,
     snapshot: Option<&SnapshotChoice>,
-    options: &CreateOptions,
+    options: &SourceOptions,
     select: Option<Arc<dyn Select>>,
 ) -> Result<Box<dyn EntrySource>, Error> {
     let offset = options.archive_offset;
@@ -244,7 +252,7 @@ fn archive(
 }
 
 /// How images of containers are opened; `None` if they are packed as files.
-fn container(options: &CreateOptions, select: Option<Arc<dyn Select>>) -> Option<OciOptions> {
+fn container(options: &SourceOptions, select: Option<Arc<dyn Select>>) -> Option<OciOptions> {
     match &options.container {
         Container::Files => None,
         Container::Tree { tag, platform } => {

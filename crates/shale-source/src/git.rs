@@ -23,7 +23,7 @@ const FILE_LEN_MAX: u64 = 4 << 20;
 
 /// The rules of one tree, read as its directories are visited.
 #[derive(Debug)]
-pub(super) struct GitRules {
+pub(crate) struct GitRules {
     root: PathBuf,
     known: Mutex<Known>,
 }
@@ -47,13 +47,13 @@ struct Level {
 
 impl GitRules {
     /// Returns the rules of the tree at `root`.
-    pub(super) fn new(root: &Path) -> Self {
+    pub(crate) fn new(root: &Path) -> Self {
         Self { root: root.to_owned(), known: Mutex::default() }
     }
 
     /// Returns the file and line that exclude the entry at `path` below the root, if any do. Costs
     /// at most the lines of all files above it.
-    pub(super) fn ignores(&self, path: &[u8], is_directory: bool) -> Option<Vec<u8>> {
+    pub(crate) fn ignores(&self, path: &[u8], is_directory: bool) -> Option<Vec<u8>> {
         let mut level = self.level(parent(path)?);
         while let Some(here) = level {
             let below = path.strip_prefix(&here.directory[..]).unwrap_or(path);
@@ -77,7 +77,7 @@ impl GitRules {
     }
 
     /// Takes the first file that could not be read, if any: what it excludes is then unknown.
-    pub(super) fn take_unread(&self) -> Option<(PathBuf, io::Error)> {
+    pub(crate) fn take_unread(&self) -> Option<(PathBuf, io::Error)> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).unread.take()
     }
 

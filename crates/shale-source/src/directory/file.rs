@@ -13,8 +13,8 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, SeekFrom};
 use rustix::io::Errno;
 
-use crate::source::scan::list::{STATX_MASK, link_id, metadata};
-use crate::source::scan::xattrs::of_open;
+use crate::directory::list::{STATX_MASK, link_id, metadata};
+use crate::directory::xattrs::of_open;
 use shale_host::Beneath;
 use shale_host::beneath::retry;
 use shale_model::{Amend, ContentFile, LinkId, Metadata, OpenContent, Xattr};

@@ -12,16 +12,13 @@ use rustix::fs::AtFlags;
 use shale_codec::Hasher;
 use shale_model::{Metadata, Problem, ProblemKind, SourceError, Xattr};
 
-use crate::plan::budget::thread_count;
-use crate::plan::report::problem_kind;
-use crate::source::scan::list::{
-    self, ListOptions, Lister, Listing, NONE, STATX_MASK, hash_metadata,
-};
-use crate::source::scan::options::ScanOptions;
-use crate::source::scan::xattrs::{XattrSets, hash_xattrs, of_open};
+use crate::directory::list::{self, ListOptions, Lister, Listing, NONE, STATX_MASK, hash_metadata};
+use crate::directory::options::ScanOptions;
+use crate::directory::xattrs::{XattrSets, hash_xattrs, of_open};
 use shale_host::Beneath;
 use shale_host::Progress;
 use shale_host::beneath::retry;
+use shale_host::thread_count;
 
 /// A tree whose directories were all listed.
 pub(super) struct Walked {
@@ -166,7 +163,7 @@ impl Shared {
         let mut listed = match listed {
             Ok(listed) => listed,
             Err(error) => {
-                let kind = problem_kind(&error);
+                let kind = ProblemKind::of(&error);
                 lock(&self.problems).push(Problem { path: task.path.to_vec(), kind });
                 return;
             }

@@ -17,11 +17,11 @@ use shale_model::{EntrySource, Problem, Select, SourceEntry, SourceError};
 use shale_read::files::{Bases, FilePlace, gather};
 use shale_read::{Attributes, FileSource, Image, Options, ReadError, SnapshotChoice, Tree, Walk};
 
-use super::choose::Choose;
+use crate::choose::Choose;
 use crate::error::Error;
 
 /// An image that is read as a source.
-pub(super) struct ImageSource {
+pub struct ImageSource {
     name: Vec<u8>,
     tree: Tree,
     /// Tells the snapshot from others of the image, if one was chosen.
@@ -40,7 +40,10 @@ const XATTR_SETS_MAX: usize = 10_000;
 impl ImageSource {
     /// Opens a snapshot, by default the newest. Bases of a thin image are looked for in `bases` and
     /// beside it.
-    pub(super) fn open(
+    ///
+    /// # Errors
+    /// The image is damaged, a base is missing, or there is no such snapshot.
+    pub fn open(
         file: File,
         path: &Path,
         snapshot: Option<&SnapshotChoice>,
@@ -127,11 +130,7 @@ impl ImageSource {
 ///
 /// # Errors
 /// The image is damaged.
-pub(crate) fn held(
-    tree: Tree,
-    removes: &Choose,
-    first: u64,
-) -> Result<Box<dyn EntrySource>, Error> {
+pub fn held(tree: Tree, removes: &Choose, first: u64) -> Result<Box<dyn EntrySource>, Error> {
     held_chosen(tree, removes.select(b"", None, None), first)
 }
 
@@ -139,7 +138,7 @@ pub(crate) fn held(
 ///
 /// # Errors
 /// The image is damaged.
-pub(super) fn held_chosen(
+pub fn held_chosen(
     tree: Tree,
     select: Option<Arc<dyn Select>>,
     first: u64,

@@ -12,7 +12,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::options::CreateOptions;
+use crate::options::SourceOptions;
 use shale_host::OutputFile;
 
 /// Bytes read at a time, and most pieces in flight.
@@ -24,7 +24,7 @@ const PIECE_COUNT: usize = 4;
 ///
 /// # Errors
 /// Fails if standard input cannot be read or the temporary file cannot be written.
-pub(super) fn stdin(name: &Path, options: &CreateOptions) -> Result<File, Error> {
+pub(crate) fn stdin(name: &Path, options: &SourceOptions) -> Result<File, Error> {
     let open = || -> io::Result<(File, bool)> {
         let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let is_file = stdin.metadata()?.is_file() && (&stdin).stream_position()? == 0;
@@ -40,7 +40,7 @@ pub(super) fn stdin(name: &Path, options: &CreateOptions) -> Result<File, Error>
 ///
 /// # Errors
 /// Fails if the pipe cannot be read, the temporary file cannot be written, or the run is cancelled.
-pub(super) fn named(path: &Path, options: &CreateOptions) -> Result<File, Error> {
+pub(crate) fn named(path: &Path, options: &SourceOptions) -> Result<File, Error> {
     let owned = path.to_owned();
     keep(move || File::open(owned), path, options)
 }
@@ -53,9 +53,9 @@ pub(super) fn named(path: &Path, options: &CreateOptions) -> Result<File, Error>
 fn keep(
     open: impl FnOnce() -> io::Result<File> + Send + 'static,
     name: &Path,
-    options: &CreateOptions,
+    options: &SourceOptions,
 ) -> Result<File, Error> {
-    let directory = options.build.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let directory = options.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
     // Never committed: the system removes it when its last handle is closed.
     let output = OutputFile::create(&directory.join("archive"))?;
     let unwritten = |error| Error::io("write a temporary file in", &directory)(error);

@@ -4,16 +4,16 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::manifest::manifest_source::ManifestSource;
 use shale_model::EntrySource;
 use shale_read::Tree;
-use shale_write::ManifestSource;
 
-use super::adjust::Adjusted;
-use super::choose::ByMetadata;
-use super::image::held_chosen;
-use super::join::Part;
+use crate::adjust::Adjusted;
+use crate::choose::ByMetadata;
 use crate::error::Error;
-use crate::options::CreateOptions;
+use crate::image::held_chosen;
+use crate::join::Part;
+use crate::options::SourceOptions;
 
 /// Returns a tree of an image, whose contents are named by their IDs, counted from `first`, and not
 /// read. `changes` say which of its entries are taken below `prefix`, and with which metadata; by
@@ -21,11 +21,11 @@ use crate::options::CreateOptions;
 ///
 /// # Errors
 /// The image is damaged.
-pub(crate) fn copied(
+pub fn copied(
     tree: Tree,
     prefix: &[u8],
     first: u64,
-    changes: Option<&CreateOptions>,
+    changes: Option<&SourceOptions>,
 ) -> Result<Box<dyn EntrySource>, Error> {
     let Some(options) = changes else { return held_chosen(tree, None, first) };
     let select = options.choose.select(prefix, None, None);
@@ -43,7 +43,7 @@ pub(crate) fn copied(
 ///
 /// # Errors
 /// They cannot be read.
-pub(crate) fn added(options: &CreateOptions) -> Result<Option<Part>, Error> {
+pub fn added(options: &SourceOptions) -> Result<Option<Part>, Error> {
     let added = options.pseudo.as_ref().map(|pseudo| pseudo.manifest().as_bytes().to_vec());
     let Some(added) = added.filter(|added| !added.is_empty()) else { return Ok(None) };
     let added = Box::new(io::Cursor::new(added));

@@ -15,16 +15,17 @@ use shale_model::Review;
 use shale_model::{Content, EntrySource, LinkId, Problem, SourceEntry, SourceError};
 
 /// A source and its place in the image.
-pub(crate) struct Part {
-    pub(crate) source: Box<dyn EntrySource>,
+pub struct Part {
+    /// Its entries.
+    pub source: Box<dyn EntrySource>,
     /// Path of its root, without slashes at its ends; empty for the root of the image.
-    pub(crate) prefix: Vec<u8>,
+    pub prefix: Vec<u8>,
     /// True if its inode numbers are those of the system.
-    pub(crate) is_tree: bool,
+    pub is_tree: bool,
 }
 
 /// Several sources as one.
-pub(crate) struct Joined {
+pub struct Joined {
     parts: Vec<Part>,
     seed: [u8; 32],
     /// Index of the current part.
@@ -39,7 +40,9 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    pub(crate) fn new(parts: Vec<Part>, replace: bool) -> Self {
+    /// Joins the parts, in this order. With `replace` a later part replaces entries of earlier
+    /// ones, else a path in several parts is an error, unless it is a directory in all of them.
+    pub fn new(parts: Vec<Part>, replace: bool) -> Self {
         let mut hasher = Hasher::new();
         for part in &parts {
             hasher.update(&part.source.seed());
@@ -58,7 +61,7 @@ impl Joined {
     ///
     /// # Errors
     /// Those of the sources and of `check`.
-    pub(crate) fn list<E: From<SourceError>>(
+    pub fn list<E: From<SourceError>>(
         mut self,
         mut check: impl FnMut() -> Result<(), E>,
     ) -> Result<Claims, E> {
@@ -72,7 +75,7 @@ impl Joined {
     }
 
     /// Leaves out the entries that later sources replace, as `claims` of the same sources say.
-    pub(crate) fn without_replaced(self, claims: Claims) -> Self {
+    pub fn without_replaced(self, claims: Claims) -> Self {
         Self { claims: Some(claims), is_listed: true, ..self }
     }
 
@@ -90,7 +93,7 @@ const CONFLICTS_NAMED_MAX: usize = 20;
 
 /// The paths of all entries so far, by hash, and the source of each. Costs about 50 bytes a path.
 #[derive(Clone, Default)]
-pub(crate) struct Claims {
+pub struct Claims {
     by_path: HashMap<PathKey, Claim>,
     /// Source and parent directory of the last entry.
     last: (usize, Vec<u8>),
@@ -176,7 +179,7 @@ fn key_of(path: &[u8]) -> PathKey {
 }
 
 /// Joins a prefix and a path.
-pub(crate) fn join(prefix: &[u8], path: &[u8]) -> Vec<u8> {
+pub fn join(prefix: &[u8], path: &[u8]) -> Vec<u8> {
     match (prefix, path) {
         (b"", path) => path.to_vec(),
         (prefix, b"") => prefix.to_vec(),
@@ -263,14 +266,14 @@ impl EntrySource for Joined {
 
 /// A source without directories that contain nothing, or only such directories. Holds directories
 /// back until they have an entry; only those need memory.
-pub(crate) struct WithoutEmpty {
+pub struct WithoutEmpty {
     source: Box<dyn EntrySource>,
     held: HashMap<Vec<u8>, SourceEntry>,
     ready: VecDeque<SourceEntry>,
 }
 
 impl WithoutEmpty {
-    pub(crate) fn new(source: Box<dyn EntrySource>) -> Self {
+    pub fn new(source: Box<dyn EntrySource>) -> Self {
         Self { source, held: HashMap::new(), ready: VecDeque::new() }
     }
 }

@@ -12,7 +12,7 @@ use shale_format::{InodeKind, Timestamp};
 use shale_model::{Amend, EntrySource, Problem, SourceEntry, SourceError};
 use shale_model::{Content, ContentFile, Metadata, OpenContent, Review, Xattr};
 
-use super::chmod::Chmod;
+use crate::chmod::Chmod;
 use shale_model::pattern::NamePattern;
 
 /// Which metadata replace those of the source.

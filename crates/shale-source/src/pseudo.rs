@@ -184,9 +184,9 @@ fn escape(bytes: &[u8]) -> String {
 }
 
 /// A source whose entries are changed as a pseudo file says.
-pub(super) struct Changed {
-    pub(super) source: Box<dyn EntrySource>,
-    pub(super) pseudo: Arc<Pseudo>,
+pub(crate) struct Changed {
+    pub(crate) source: Box<dyn EntrySource>,
+    pub(crate) pseudo: Arc<Pseudo>,
 }
 
 impl EntrySource for Changed {

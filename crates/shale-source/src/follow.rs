@@ -9,20 +9,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::directory::directory_source::DirectorySource;
+use crate::directory::options::ScanOptions;
 use shale_codec::Hasher;
 use shale_format::InodeKind;
 use shale_host::NoProgress;
 use shale_model::{EntrySource, Problem, ProblemKind, Select, SourceEntry, SourceError};
-use shale_write::{DirectorySource, ScanOptions};
 
-use super::choose::Choose;
-use super::join::join;
+use crate::choose::Choose;
+use crate::join::join;
 
 /// Nested links that are followed; more form a circle that names do not show.
 const DEPTH_MAX: usize = 40;
 
 /// A tree with its links followed.
-pub(super) struct Followed {
+pub(crate) struct Followed {
     trees: Vec<Tree>,
     scan: ScanOptions,
     choose: Choose,
@@ -53,7 +54,7 @@ impl Select for Only {
 
 impl Followed {
     /// Walks the tree below `root` and computes its seed.
-    pub(super) fn open(
+    pub(crate) fn open(
         root: &Path,
         scan: &ScanOptions,
         choose: &Choose,

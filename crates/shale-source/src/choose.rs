@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shale_format::InodeKind;
 use shale_model::{EntrySource, Metadata, Problem, Select, SourceEntry, SourceError, Timestamp};
 
-use super::caches::Caches;
-use super::git::GitRules;
-use super::join::join;
+use crate::caches::Caches;
+use crate::git::GitRules;
+use crate::join::join;
 use shale_model::pattern::Rules;
-use shale_write::Container;
 
 /// Which entries are packed; all by default.
 #[derive(Debug, Clone, Default)]
@@ -39,8 +38,8 @@ pub struct Choose {
     pub len_max: Option<u64>,
     /// Leave out everything but directories that was modified before.
     pub newer: Option<Timestamp>,
-    /// Records every decision, for [`crate::survey`].
-    pub(crate) record: Option<Arc<Record>>,
+    /// Records every decision. Entries below a directory that is left out are not asked for.
+    pub record: Option<Arc<Record>>,
 }
 
 /// Paths by which input is chosen.
@@ -50,7 +49,8 @@ pub struct Listed {
     paths: HashMap<Vec<u8>, (bool, AtomicBool)>,
 }
 
-pub(crate) type Record = Mutex<Vec<Decision>>;
+/// Decisions, in the order in which they were made.
+pub type Record = Mutex<Vec<Decision>>;
 
 /// What happens to one path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,9 +63,6 @@ pub struct Decision {
     pub is_taken: bool,
     /// The rule that decided, or another reason; empty if nothing excluded the entry.
     pub reason: Vec<u8>,
-    /// A file in which compressed streams are looked for, to store what they hold. It may hold
-    /// none that are known.
-    pub opens: Option<Container>,
 }
 
 impl Choose {
@@ -85,7 +82,7 @@ impl Choose {
     }
 
     /// Returns the selection for an input at `prefix`, if anything is left out.
-    pub(super) fn select(
+    pub(crate) fn select(
         &self,
         prefix: &[u8],
         git: Option<Arc<GitRules>>,
@@ -107,7 +104,7 @@ impl Choose {
     }
 
     /// Returns the number of listed paths that were not found, and the first of them.
-    pub(super) fn missing(&self) -> Option<(usize, String)> {
+    pub(crate) fn missing(&self) -> Option<(usize, String)> {
         let list = self.list.as_ref()?;
         let unmet =
             list.paths.iter().filter(|(_, (asked, met))| *asked && !met.load(Ordering::Relaxed));
@@ -117,7 +114,7 @@ impl Choose {
     }
 
     /// Returns whether metadata decide what is packed.
-    pub(super) fn is_by_metadata(&self) -> bool {
+    pub(crate) fn is_by_metadata(&self) -> bool {
         self.len_max.is_some() || self.newer.is_some()
     }
 
@@ -132,7 +129,7 @@ impl Choose {
     }
 
     /// True if the entry at this path of the image is packed.
-    pub(super) fn takes(&self, path: &[u8], kind: InodeKind) -> bool {
+    pub(crate) fn takes(&self, path: &[u8], kind: InodeKind) -> bool {
         self.decide(path, kind).0
     }
 
@@ -183,7 +180,7 @@ impl Select for Chosen {
         let is_taken = is_taken && ignored.is_none();
         if let Some(record) = &self.choose.record {
             let reason = ignored.unwrap_or_else(|| reason.to_vec());
-            let decision = Decision { path, is_directory, is_taken, reason, opens: None };
+            let decision = Decision { path, is_directory, is_taken, reason };
             record.lock().unwrap_or_else(PoisonError::into_inner).push(decision);
         }
         is_taken
@@ -205,11 +202,11 @@ impl Select for Chosen {
 
 /// A source without the entries that `select` refuses by their metadata. For sources that ask only
 /// for paths.
-pub(super) struct ByMetadata {
-    pub(super) source: Box<dyn EntrySource>,
-    pub(super) select: Arc<dyn Select>,
+pub(crate) struct ByMetadata {
+    pub(crate) source: Box<dyn EntrySource>,
+    pub(crate) select: Arc<dyn Select>,
     /// What tells this choice from others.
-    pub(super) seed: Vec<u8>,
+    pub(crate) seed: Vec<u8>,
 }
 
 impl EntrySource for ByMetadata {

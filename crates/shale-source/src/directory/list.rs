@@ -16,8 +16,7 @@ use shale_format::root::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale_format::{InodeKind, Timestamp};
 use shale_model::{Amend, LinkId, Metadata, Problem, ProblemKind, Select, Xattr};
 
-use crate::plan::report::problem_kind;
-use crate::source::scan::xattrs::{XattrReader, XattrSets, hash_xattrs};
+use crate::directory::xattrs::{XattrReader, XattrSets, hash_xattrs};
 use shale_host::Beneath;
 use shale_host::beneath::retry;
 
@@ -264,7 +263,7 @@ impl<'a> Lister<'a> {
     ) -> Result<(), ProblemKind> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let statx = retry(|| rustix::fs::statx(directory, name, flags, STATX_MASK))
-            .map_err(|errno| problem_kind(&errno.into()))?;
+            .map_err(|errno| ProblemKind::of(&errno.into()))?;
         let id = link_id(&statx);
         let mut metadata = metadata(&statx)
             .ok_or_else(|| ProblemKind::Unreadable("is of a kind that is not known".to_owned()))?;
@@ -296,7 +295,7 @@ impl<'a> Lister<'a> {
         match metadata.kind {
             InodeKind::Symlink => {
                 let target = retry(|| rustix::fs::readlinkat(directory, name, Vec::new()))
-                    .map_err(|errno| problem_kind(&errno.into()))?;
+                    .map_err(|errno| ProblemKind::of(&errno.into()))?;
                 listing.targets.push(target.into_bytes().into());
                 body = (listing.targets.len() - 1) as u32;
             }
@@ -306,7 +305,7 @@ impl<'a> Lister<'a> {
         let xattrs = self
             .xattrs
             .of_entry(directory.as_fd(), path, name)
-            .map_err(|error| problem_kind(&error))?;
+            .map_err(|error| ProblemKind::of(&error))?;
         let mut xattrs = xattrs;
         if let Some(amend) = self.options.amend {
             amend.amend(&mut metadata);

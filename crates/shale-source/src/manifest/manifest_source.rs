@@ -18,8 +18,8 @@ use shale_model::{
     Content, EntrySource, LinkId, Metadata, Review, SourceEntry, SourceError, Xattr,
 };
 
-use crate::source::manifest::content::{FileOf, Hole};
-use crate::source::manifest::line::{self, Detail, Given};
+use crate::manifest::content::{FileOf, Hole};
+use crate::manifest::line::{self, Detail, Given};
 
 /// Bytes read at a time, and most bytes that the seed covers.
 const BUFFER_LEN: usize = 1 << 20;
