@@ -31,7 +31,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "shale-table",
         ],
     ),
-    ("shale-foreign", &["shale-codec", "shale-format", "shale-model"]),
+    ("shale-erofs", &[]),
+    ("shale-foreign", &["shale-codec", "shale-erofs", "shale-format", "shale-model"]),
     ("shale-check", &["shale-codec", "shale-format", "shale-host", "shale-read", "shale-table"]),
     ("shale-query", &["shale-codec", "shale-read"]),
     (
@@ -73,7 +74,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "shale-write",
         ],
     ),
-    ("shale-fuse", &["shale-read"]),
+    ("shale-fuse", &["shale-erofs", "shale-read"]),
     ("shale-runtime", &["shale-codec", "shale-format", "shale-fuse", "shale-model", "shale-read"]),
     ("shale-remote", &[]),
     ("shale-serve", &["shale-extract", "shale-host", "shale-read"]),

@@ -5,8 +5,6 @@
 //! tree that EROFS can show unchanged. For any other tree the error names the reason, and the FUSE
 //! view remains available.
 
-/// The on-disk format of EROFS.
-mod erofs;
 /// Bytes as a view with one file.
 mod one_file;
 /// Where everything lies in the virtual image.

@@ -3,11 +3,9 @@
 use crate::tree::{ImageFile, le};
 
 /// Where the superblock begins, and its first bytes.
-pub(crate) const MAGIC_OFFSET: usize = 1024;
-pub(crate) const MAGIC: &[u8] = b"\xe2\xe1\xf5\xe0";
-const LEN: u64 = 128;
-/// Bytes of an inode are counted in these.
-const SLOT_LEN: u64 = 32;
+pub(crate) const MAGIC_OFFSET: usize = shale_erofs::SUPERBLOCK_OFFSET as usize;
+pub(crate) const MAGIC: &[u8] = &shale_erofs::MAGIC;
+const LEN: u64 = shale_erofs::SUPERBLOCK_LEN as u64;
 
 /// Compressed data end at the end of their blocks.
 pub(super) const ZERO_PADDING: u32 = 0x1;
@@ -96,7 +94,7 @@ impl Superblock {
 
     /// Where an inode is.
     pub(super) fn inode_at(&self, number: u64) -> Result<u64, String> {
-        let slots = number.checked_mul(SLOT_LEN);
+        let slots = number.checked_mul(shale_erofs::SLOT_LEN);
         let at = slots.and_then(|at| at.checked_add(self.metadata_block << self.block_log2));
         at.ok_or_else(|| format!("the number {number} of an inode"))
     }

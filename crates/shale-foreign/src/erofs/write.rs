@@ -17,14 +17,18 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 
 use shale_codec::Hasher;
+use shale_erofs::{
+    BLOCK_BITS, BLOCK_LEN, DataLayout, DirectorySize, Dirent, HOLE, INODE_LEN, SLOT_LEN,
+    SUPERBLOCK_LEN, SUPERBLOCK_OFFSET, Superblock,
+};
 use shale_format::InodeKind;
 use shale_format::inode::device_parts;
 
-use super::encode::{
-    self, BLOCK_LEN, BLOCK_LOG2, Dirent, HOLE, Head, INODE_LEN, Layout, SLOT_LEN, SUPERBLOCK_END,
-};
+use super::encode::{self, Head};
 use crate::archive::{Archive, ArchiveEntry, Keeps, Taken};
 
+/// Where the superblock ends; the inode of the root follows it.
+const SUPERBLOCK_END: u64 = SUPERBLOCK_OFFSET + SUPERBLOCK_LEN as u64;
 /// Bytes of an area of inodes, unless a single one is larger.
 const AREA_LEN: u64 = 64 << 10;
 /// Blocks of an image with addresses of 32 bits, without the one that marks holes: 16 TiB.
@@ -32,7 +36,7 @@ const BLOCK_COUNT_MAX: u64 = u32::MAX as u64 - 1;
 /// Chunks of a file: a map of 16 MiB.
 const CHUNK_COUNT_MAX: u64 = 1 << 22;
 /// Bits of the length of a chunk, beyond those of a block.
-const CHUNK_BITS_MAX: u32 = 31;
+const CHUNK_BITS_MAX: u8 = 31;
 /// Zeroes that a file may get in place of holes because its chunks are large.
 const FILL_LEN_MAX: u64 = 1 << 30;
 /// A target of a symbolic link that Linux can follow.
@@ -50,8 +54,8 @@ pub struct ErofsWriter<W> {
     /// Paths of the directories that the entry before lies in, and their numbers.
     on_the_way: Vec<(Vec<u8>, usize)>,
     contents: HashMap<u64, Body>,
-    /// Inodes with several names: slot and type.
-    links: HashMap<u64, (u64, u8)>,
+    /// Inodes with several names: slot and mode.
+    links: HashMap<u64, (u64, u32)>,
     current: Option<Current>,
     inode_count: u64,
     has_chunks: bool,
@@ -81,7 +85,7 @@ struct Directory {
     slot: u64,
     block: u64,
     len: u64,
-    layout: Layout,
+    layout: DataLayout,
 }
 
 #[derive(Debug)]
@@ -92,14 +96,14 @@ struct Name {
 
 #[derive(Debug, Clone, Copy)]
 enum Child {
-    Inode { slot: u64, file_type: u8 },
+    Inode { slot: u64, mode: u32 },
     Directory(u32),
 }
 
 /// Where the bytes of a file are.
 #[derive(Debug, Clone, Copy)]
 struct Body {
-    layout: Layout,
+    layout: DataLayout,
     place: u32,
     len: u64,
     /// What follows the inode: the tail or the map of chunks.
@@ -119,7 +123,7 @@ struct Current {
     /// Where in the file the next byte of data lies.
     offset: u64,
     /// Bits of the length of a chunk; `None` if all lies in one piece.
-    chunk_log2: Option<u32>,
+    chunk_log2: Option<u8>,
     /// The block of each chunk.
     map: Vec<u32>,
     /// Where in the file the next byte goes, and the bytes before it that do not fill a block.
@@ -167,7 +171,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
 
     fn advance(&mut self, len: u64) -> io::Result<()> {
         self.at = self.at.saturating_add(len);
-        if self.at >> BLOCK_LOG2 > BLOCK_COUNT_MAX { Err(too_long()) } else { Ok(()) }
+        if self.at >> BLOCK_BITS > BLOCK_COUNT_MAX { Err(too_long()) } else { Ok(()) }
     }
 
     /// Writes `bytes` at `at`, which was left out before, and goes back to the end.
@@ -235,14 +239,14 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
     fn inode(
         &mut self,
         head: &Head,
-        layout: Layout,
+        layout: DataLayout,
         len: u64,
         place: u32,
         beside: &[u8],
     ) -> io::Result<(u64, u64)> {
         let beside_len = beside.len() as u64;
         let (tail_len, after) = match layout {
-            Layout::Inline => (beside_len, 0),
+            DataLayout::Inline => (beside_len, 0),
             _ => (0, beside_len),
         };
         let at = self.place(head.len(), tail_len, after)?;
@@ -266,11 +270,11 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
         link: Option<u64>,
         slot: u64,
     ) -> io::Result<()> {
-        let file_type = encode::file_type(head.mode);
+        let mode = head.mode.into();
         if let Some(link) = link {
-            self.links.insert(link, (slot, file_type));
+            self.links.insert(link, (slot, mode));
         }
-        self.add(name, Child::Inode { slot, file_type })
+        self.add(name, Child::Inode { slot, mode })
     }
 
     /// Leaves the directories that `path` is not in.
@@ -296,7 +300,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
             let child = u32::try_from(number).map_err(|_| io::Error::other("too many directories"));
             self.add(name, Child::Directory(child?))?;
         }
-        let layout = Layout::Plain;
+        let layout = DataLayout::Plain;
         let names = Vec::new();
         self.directories.push(Directory { head, parent, names, slot, block, len: 0, layout });
         self.on_the_way.push((path.to_vec(), number));
@@ -311,7 +315,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
         name: Box<[u8]>,
         head: Head,
         link: Option<u64>,
-        chunk_log2: Option<u32>,
+        chunk_log2: Option<u8>,
     ) {
         let len = entry.metadata.len;
         let chunk_count = chunk_log2.map_or(0, |bits| len.div_ceil(1 << bits));
@@ -328,7 +332,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
             map: vec![HOLE; chunk_count as usize],
             given: 0,
             block: Vec::new(),
-            first_block: self.at >> BLOCK_LOG2,
+            first_block: self.at >> BLOCK_BITS,
         });
     }
 
@@ -349,7 +353,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
                     let place = file.map.get_mut(chunk as usize);
                     let place = place.ok_or_else(|| io::Error::other("data beyond its end"))?;
                     if *place == HOLE {
-                        *place = (self.at >> BLOCK_LOG2) as u32;
+                        *place = (self.at >> BLOCK_BITS) as u32;
                     }
                     (chunk + 1).saturating_mul(1 << bits)
                 }
@@ -430,7 +434,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
                 self.end_chunk(&mut file)?;
                 self.has_chunks = true;
                 let map = file.map.iter().flat_map(|block| block.to_le_bytes()).collect();
-                (Layout::Chunks, bits - BLOCK_LOG2, map)
+                (DataLayout::Chunks, shale_erofs::chunk_format(bits), map)
             }
             None => {
                 let len = file.len;
@@ -442,7 +446,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
                     false => Vec::new(),
                 };
                 self.end_block(&mut file)?;
-                let layout = if is_inline { Layout::Inline } else { Layout::Plain };
+                let layout = if is_inline { DataLayout::Inline } else { DataLayout::Plain };
                 let place = if file.len == 0 { 0 } else { file.first_block as u32 };
                 (layout, place, beside)
             }
@@ -461,12 +465,12 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
         let known = known.ok_or_else(|| io::Error::other("a content was not given"))?;
         let mut beside = self.read_back(known.beside.0, known.beside.1)?;
         let (mut layout, mut place) = (known.layout, known.place);
-        if layout == Layout::Inline && head.len() + known.beside.1 > BLOCK_LEN {
+        if layout == DataLayout::Inline && head.len() + known.beside.1 > BLOCK_LEN {
             // With these attributes the tail has no room beside the inode: the bytes come again.
-            layout = Layout::Plain;
-            let first = self.at >> BLOCK_LOG2;
-            for block in 0..known.len >> BLOCK_LOG2 {
-                let at = (u64::from(place) + block) << BLOCK_LOG2;
+            layout = DataLayout::Plain;
+            let first = self.at >> BLOCK_BITS;
+            for block in 0..known.len >> BLOCK_BITS {
+                let at = (u64::from(place) + block) << BLOCK_BITS;
                 let bytes = self.read_back(at, BLOCK_LEN)?;
                 self.write(&bytes)?;
             }
@@ -488,7 +492,9 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
             let below =
                 directory.names.iter().filter(|name| matches!(name.child, Child::Directory(_)));
             directory.head.link_count = u32::try_from(below.count() + 2).unwrap_or(u32::MAX);
-            directory.len = encode::directory_len(with_dots(&directory.names).map(|n| n.0.len()));
+            let mut size = DirectorySize::default();
+            with_dots(&directory.names).for_each(|(name, _)| size.add(name.len()));
+            directory.len = size.len();
         }
         // All have to be placed before one can be written, since each names its parent and what is
         // in it. First the blocks, then the areas of inodes.
@@ -499,7 +505,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
         self.end_area()?;
         let (first, rest) = directories.split_at_mut(1);
         let blocks_at = self.at;
-        let mut block = blocks_at >> BLOCK_LOG2;
+        let mut block = blocks_at >> BLOCK_BITS;
         for root in first {
             (root.slot, root.block) = (SUPERBLOCK_END / SLOT_LEN, block);
             block += root.len.div_ceil(BLOCK_LEN);
@@ -507,11 +513,11 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
         for directory in rest.iter_mut() {
             let tail_len = directory.len % BLOCK_LEN;
             let is_inline = tail_len > 0 && directory.head.len() + tail_len <= BLOCK_LEN;
-            directory.layout = if is_inline { Layout::Inline } else { Layout::Plain };
+            directory.layout = if is_inline { DataLayout::Inline } else { DataLayout::Plain };
             directory.block = block;
             block += directory.len.div_ceil(BLOCK_LEN) - u64::from(is_inline);
         }
-        let inodes_at = block << BLOCK_LOG2;
+        let inodes_at = block << BLOCK_BITS;
         let mut at = inodes_at;
         for directory in rest.iter_mut() {
             let tail_len = directory.tail_len();
@@ -556,12 +562,19 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&id.as_bytes()[..16]);
         let root_slot = directories[0].slot as u16;
-        let block_count = (self.at >> BLOCK_LOG2) as u32;
-        let superblock =
-            encode::superblock(uuid, root_slot, self.inode_count, block_count, self.has_chunks);
+        let block_count = (self.at >> BLOCK_BITS) as u32;
+        let superblock = Superblock {
+            uuid: shale_erofs::uuid(uuid),
+            root_slot,
+            inode_count: self.inode_count,
+            block_count,
+            has_chunks: self.has_chunks,
+            has_mtime: true,
+            ..Superblock::default()
+        };
         self.out.seek(SeekFrom::Start(0))?;
-        self.out.write_all(&[0; 1024])?;
-        self.out.write_all(&superblock)?;
+        self.out.write_all(&[0; SUPERBLOCK_OFFSET as usize])?;
+        self.out.write_all(&superblock.encode())?;
         self.out.flush()
     }
 }
@@ -575,7 +588,7 @@ fn fits(at: u64, head_len: u64, tail_len: u64) -> bool {
 
 impl Directory {
     fn tail_len(&self) -> u64 {
-        if self.layout == Layout::Inline { self.len % BLOCK_LEN } else { 0 }
+        if self.layout == DataLayout::Inline { self.len % BLOCK_LEN } else { 0 }
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -600,25 +613,25 @@ fn with_dots(names: &[Name]) -> impl Iterator<Item = (&[u8], Option<Child>)> {
 /// The bytes of a directory.
 fn encoded(directories: &[Directory], number: usize) -> Vec<u8> {
     let this = &directories[number];
-    let of = |directory: &Directory| (directory.slot, encode::file_type(directory.head.mode));
-    encode::directory(with_dots(&this.names).map(|(name, child)| {
-        let (slot, file_type) = match child {
-            Some(Child::Inode { slot, file_type }) => (slot, file_type),
+    let of = |directory: &Directory| (directory.slot, u32::from(directory.head.mode));
+    shale_erofs::directory(with_dots(&this.names).map(|(name, child)| {
+        let (slot, mode) = match child {
+            Some(Child::Inode { slot, mode }) => (slot, mode),
             Some(Child::Directory(child)) => of(&directories[child as usize]),
             None if name == DOTS[0] => of(this),
             None => of(&directories[this.parent]),
         };
-        Dirent { name, slot, file_type }
+        Dirent { name, slot, mode }
     }))
 }
 
 /// How a file of `len` bytes with this data is laid out, at the least cost of map and zeroes: bits
 /// of the length of a chunk, or `None` for one piece; and the bytes of the blocks.
-fn chunking(len: u64, data: &[Range<u64>]) -> (Option<u32>, u64) {
+fn chunking(len: u64, data: &[Range<u64>]) -> (Option<u8>, u64) {
     let in_blocks = |bytes: u64| bytes.div_ceil(BLOCK_LEN).saturating_mul(BLOCK_LEN);
     let mut best = (None, in_blocks(len));
     let mut best_cost = best.1;
-    for bits in BLOCK_LOG2..=BLOCK_LOG2 + CHUNK_BITS_MAX {
+    for bits in BLOCK_BITS..=BLOCK_BITS + CHUNK_BITS_MAX {
         let chunk_count = len.div_ceil(1 << bits);
         if chunk_count > CHUNK_COUNT_MAX {
             continue;
@@ -652,9 +665,9 @@ impl<W: Read + Write + Seek> Archive for ErofsWriter<W> {
         let name: Box<[u8]> = name.into();
         if entry.hard_link.is_some() {
             let link = self.links.get(&entry.inode).copied();
-            let (slot, file_type) =
+            let (slot, mode) =
                 link.ok_or_else(|| io::Error::other("a link to what was not written"))?;
-            self.add(name, Child::Inode { slot, file_type })?;
+            self.add(name, Child::Inode { slot, mode })?;
             return Ok(Taken::whole());
         }
         let metadata = entry.metadata;
@@ -683,7 +696,7 @@ impl<W: Read + Write + Seek> Archive for ErofsWriter<W> {
                         "left out: its holes lie so that EROFS would store {filled} zeroes of them"
                     )));
                 }
-                if (self.at.saturating_add(blocks_len)) >> BLOCK_LOG2 > BLOCK_COUNT_MAX {
+                if (self.at.saturating_add(blocks_len)) >> BLOCK_BITS > BLOCK_COUNT_MAX {
                     return Ok(Taken::not(format!(
                         "left out: with its {} bytes the image has more than 16 TiB",
                         metadata.len
@@ -698,26 +711,28 @@ impl<W: Read + Write + Seek> Archive for ErofsWriter<W> {
                     return Ok(Taken::not(format!("left out: its target has {len} bytes")));
                 }
                 match head.len() + len as u64 <= BLOCK_LEN {
-                    true => self.inode(&head, Layout::Inline, len as u64, 0, entry.target)?.0,
+                    true => self.inode(&head, DataLayout::Inline, len as u64, 0, entry.target)?.0,
                     false => {
-                        let block = (self.at >> BLOCK_LOG2) as u32;
+                        let block = (self.at >> BLOCK_BITS) as u32;
                         let mut bytes = entry.target.to_vec();
                         bytes.resize(BLOCK_LEN as usize, 0);
                         self.write(&bytes)?;
-                        self.inode(&head, Layout::Plain, len as u64, block, &[])?.0
+                        self.inode(&head, DataLayout::Plain, len as u64, block, &[])?.0
                     }
                 }
             }
             InodeKind::BlockDevice | InodeKind::CharDevice => {
                 let (major, minor) = device_parts(metadata.device);
-                let Some(device) = encode::device((major, minor)) else {
+                let Some(device) = shale_erofs::device((major, minor)) else {
                     return Ok(Taken::not(format!(
                         "left out: there is no device {major}:{minor} in EROFS"
                     )));
                 };
-                self.inode(&head, Layout::Plain, 0, device, &[])?.0
+                self.inode(&head, DataLayout::Plain, 0, device, &[])?.0
             }
-            InodeKind::Fifo | InodeKind::Socket => self.inode(&head, Layout::Plain, 0, 0, &[])?.0,
+            InodeKind::Fifo | InodeKind::Socket => {
+                self.inode(&head, DataLayout::Plain, 0, 0, &[])?.0
+            }
         };
         self.add_inode(name, &head, link, slot)?;
         Ok(taken)

@@ -9,11 +9,14 @@
 //! walk reads the metadata from front to back. Each content starts at a block boundary, in the
 //! order of the view's content keys. Files of equal content share one place, and so their pages.
 
-use super::erofs::{self, BLOCK_LEN, DataLayout, Dirent, INODE_LEN, Inode, SLOT_LEN};
 use crate::options::Options;
 use crate::view::{
     Attributes, MODE_DIRECTORY, MODE_FILE, MODE_SYMLINK, MODE_TYPE_MASK, ROOT, Seek, View,
     ViewError,
+};
+use shale_erofs::{
+    BLOCK_BITS, BLOCK_LEN, DIRENT_LEN, DataLayout, DirectorySize, Dirent, HOLE, INODE_LEN, Inode,
+    SLOT_LEN, SUPERBLOCK_OFFSET, Superblock, Unheld, Xattrs,
 };
 use std::collections::HashMap;
 use std::ops::Range;
@@ -33,7 +36,12 @@ const LIST_COUNT_MAX: usize = 4096;
 /// The entries that every directory has.
 const DOTS: [&[u8]; 2] = [b".", b".."];
 /// Largest chunk the format knows, in bits; no file needs larger ones.
-const CHUNK_BITS_MAX: u8 = erofs::BLOCK_BITS + 31;
+const CHUNK_BITS_MAX: u8 = BLOCK_BITS + 31;
+/// The block at which the numbers of inodes begin.
+const META_BLOCK: u32 = 1;
+/// Version of the placement of inodes. Change it when the placement changes: the place of an inode
+/// is its number, and UUID and number together identify the inode for ever.
+const NUMBERING: u8 = 1;
 
 /// The encoded metadata, and where the data lies.
 pub(super) struct Layout {
@@ -212,7 +220,7 @@ impl Plan<'_> {
                 (Body::Target(target), len)
             }
             MODE_FILE => (self.file(&attributes)?, attributes.len),
-            0o060000 | 0o020000 => match erofs::device(attributes.device) {
+            0o060000 | 0o020000 => match shale_erofs::device(attributes.device) {
                 Some(device) => (Body::Device(device), 0),
                 None => return Err("a device has a number that is too large for EROFS".into()),
             },
@@ -233,13 +241,17 @@ impl Plan<'_> {
     fn xattrs(&self, inode: u64) -> Result<Vec<u8>, String> {
         let mut names = Vec::new();
         self.view.xattr_names(inode, &mut |name| names.push(name.to_vec())).map_err(failed)?;
-        let mut pairs = Vec::with_capacity(names.len());
+        let mut out = Xattrs::default();
         for name in names {
-            if let Some(value) = self.view.xattr(inode, &name).map_err(failed)? {
-                pairs.push((name, value));
-            }
+            let Some(value) = self.view.xattr(inode, &name).map_err(failed)? else { continue };
+            let shown = name.escape_ascii();
+            out.add(&name, &value).map_err(|why| match why {
+                Unheld::Prefix => format!("EROFS has no place for the attribute {shown}"),
+                Unheld::Length => format!("the attribute {shown} is too long for EROFS"),
+                Unheld::Total => "the attributes of a file are too long for EROFS".into(),
+            })?;
         }
-        erofs::xattrs(pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice())))
+        Ok(out.into_bytes())
     }
 
     /// Returns the content of a file, with its holes.
@@ -261,7 +273,7 @@ impl Plan<'_> {
         // EROFS cannot show a hole that begins or ends within a block.
         let common = holes.iter().flat_map(|hole| [hole.start, hole.end]).filter(|&at| at < len);
         let bits = common.map(|at| at.trailing_zeros() as u8).min().unwrap_or(CHUNK_BITS_MAX);
-        let bits = bits.clamp(erofs::BLOCK_BITS, CHUNK_BITS_MAX);
+        let bits = bits.clamp(BLOCK_BITS, CHUNK_BITS_MAX);
         let chunk_count = len.div_ceil(1 << bits);
         if chunk_count > CHUNK_COUNT_MAX {
             return Err("a file has too many holes for EROFS".into());
@@ -302,7 +314,7 @@ impl Plan<'_> {
         while self.list_some(node, (self.entries.len() - first) as u64)? {}
         let names = &self.names;
         self.entries[first..].sort_by(|a, b| a.name(names).cmp(b.name(names)));
-        let mut size = erofs::DirectorySize::default();
+        let mut size = DirectorySize::default();
         let mut dots = DOTS.into_iter().peekable();
         for entry in &self.entries[first..] {
             let name = entry.name(names);
@@ -339,7 +351,7 @@ impl Plan<'_> {
         }
         let has_more = found.len() >= LIST_COUNT_MAX;
         for (name, attributes) in found {
-            self.count((erofs::DIRENT_LEN + name.len()) as u64)?;
+            self.count((DIRENT_LEN + name.len()) as u64)?;
             let child = self.node(attributes, node)?;
             // All of these are below the limit that was just checked.
             let (name_start, name_end) = (name.start as u32, name.end as u32);
@@ -407,7 +419,7 @@ impl Plan<'_> {
 
     /// Decides where the data lies and encodes the metadata.
     fn finish(mut self, root: usize) -> Result<Layout, String> {
-        let meta_block = u64::from(erofs::META_BLOCK);
+        let meta_block = u64::from(META_BLOCK);
         let blocks_at = meta_block + self.end.div_ceil(BLOCK_LEN);
         let data_at = blocks_at + self.block_count;
         let mut order: Vec<usize> = (0..self.contents.len()).collect();
@@ -427,13 +439,21 @@ impl Plan<'_> {
         let mut metadata = vec![0; (data_at * BLOCK_LEN) as usize];
         let inode_count = self.nodes.len() as u64;
         let root_slot = (self.nodes[root].at / SLOT_LEN) as u16; // Placed first.
-        let id = self.view.id();
-        let superblock = erofs::superblock(id, root_slot, inode_count, end as u32, self.has_chunks);
+        let superblock = Superblock {
+            uuid: uuid(self.view.id()),
+            label: *b"shale\0\0\0\0\0\0\0\0\0\0\0",
+            root_slot,
+            inode_count,
+            block_count: end as u32,
+            meta_block: META_BLOCK,
+            has_chunks: self.has_chunks,
+            has_mtime: false,
+        };
         let mut put = |at: u64, bytes: &[u8]| {
             let at = at as usize;
             metadata[at..at + bytes.len()].copy_from_slice(bytes);
         };
-        put(erofs::SUPERBLOCK_OFFSET as u64, &superblock);
+        put(SUPERBLOCK_OFFSET, &superblock.encode());
         let nodes = std::mem::take(&mut self.nodes);
         for (index, node) in nodes.iter().enumerate() {
             self.check_cancel()?;
@@ -444,7 +464,7 @@ impl Plan<'_> {
                 // Below `end`, which fits in 32 bits.
                 Body::Target(_) | Body::Directory(_) => (blocks_at + node.block) as u32,
                 Body::File(file) => starts[file] as u32,
-                Body::Sparse { bits, .. } => erofs::chunk_format(bits),
+                Body::Sparse { bits, .. } => shale_erofs::chunk_format(bits),
             };
             let attributes = &node.attributes;
             let inode = Inode {
@@ -478,10 +498,10 @@ impl Plan<'_> {
                     put_body(&self.directory(&nodes, node, &self.entries[entries.clone()]));
                 }
                 Body::Sparse { file, bits, data } => {
-                    let step = 1u64 << (bits - erofs::BLOCK_BITS);
+                    let step = 1u64 << (bits - BLOCK_BITS);
                     let map = data.iter().enumerate().flat_map(|(chunk, &is_data)| {
                         let start = starts[*file] + chunk as u64 * step;
-                        if is_data { start as u32 } else { erofs::NULL_BLOCK }.to_le_bytes()
+                        if is_data { start as u32 } else { HOLE }.to_le_bytes()
                     });
                     put(after, &map.collect::<Vec<u8>>());
                 }
@@ -508,13 +528,29 @@ impl Plan<'_> {
             let name = entry.name(&self.names);
             Some(Dirent { name, slot: slot(child), mode: child.attributes.mode })
         });
-        erofs::directory(lines)
+        shale_erofs::directory(lines)
     }
+}
+
+/// Makes the UUID of the file system from `id`; zeroes remain zeroes.
+fn uuid(mut id: [u8; 16]) -> [u8; 16] {
+    if id == [0; 16] {
+        return id;
+    }
+    id[15] ^= NUMBERING;
+    shale_erofs::uuid(id)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_uuid_has_its_numbering_and_zeroes_remain_zeroes() {
+        assert_eq!(uuid([0; 16]), [0; 16]);
+        assert_eq!(uuid([0xFF; 16])[15], 0xFF ^ NUMBERING);
+    }
+
     use crate::view::{MODE_DIRECTORY, Time, Totals, XattrUse};
     use std::sync::atomic::AtomicU64;
 
@@ -660,11 +696,11 @@ mod tests {
         let mut names = Vec::new();
         for block in layout.metadata.chunks(BLOCK_LEN as usize).skip(2) {
             let number = |at: usize| usize::from(u16::from_le_bytes([block[at], block[at + 1]]));
-            let entry_count = number(8) / erofs::DIRENT_LEN;
+            let entry_count = number(8) / DIRENT_LEN;
             for entry in 0..entry_count {
-                let start = number(entry * erofs::DIRENT_LEN + 8);
+                let start = number(entry * DIRENT_LEN + 8);
                 let end = match entry + 1 < entry_count {
-                    true => number((entry + 1) * erofs::DIRENT_LEN + 8),
+                    true => number((entry + 1) * DIRENT_LEN + 8),
                     false => start + block[start..].iter().take_while(|byte| **byte != 0).count(),
                 };
                 names.push(block[start..end].to_vec());

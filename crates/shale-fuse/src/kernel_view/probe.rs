@@ -7,12 +7,12 @@
 //! some block on, and reads it. Block devices are not affected, so a loop device avoids the
 //! problem.
 
-use super::erofs::BLOCK_LEN;
 use super::layout::layout;
 use super::one_file::{Bytes, OneFile};
 use super::virtual_image::VirtualImage;
 use crate::options::Options;
 use crate::view::ViewError;
+use shale_erofs::BLOCK_LEN;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
