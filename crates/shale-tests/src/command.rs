@@ -43,7 +43,7 @@ pub fn shale<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command
 /// The command as a user without rights, from a place that such a user can reach; none, and said
 /// so, where this is not root.
 pub fn as_nobody(folder: &Path, command: &Command) -> Option<Command> {
-    if !rustix::process::geteuid().is_root() || !has_program("setpriv") {
+    if !is_root() || !has_program("setpriv") {
         println!("skipped: acting as an ordinary user needs root and setpriv");
         return None;
     }
@@ -101,6 +101,54 @@ pub fn export(image: &Path, archive: &Path, more: &[&str], code: i32) -> Output 
 pub fn extract(image: &Path, folder: &Path) {
     std::fs::create_dir_all(folder).expect("the target can be made");
     run([OsStr::new("extract"), image.as_os_str(), OsStr::new("-C"), folder.as_os_str()]);
+}
+
+/// What a program wrote to its standard error.
+pub fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Whether root runs the tests.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A file system in a file, mounted by the kernel. It is unmounted when this is dropped.
+#[derive(Debug)]
+pub struct LoopMount(PathBuf);
+
+impl LoopMount {
+    /// Mounts `image`, a file system of this kind, in the folder `point`, which is made. `None` if
+    /// this machine cannot, and says so.
+    ///
+    /// # Errors
+    /// The kernel's words, where it refuses the image or lacks the kind.
+    pub fn new(kind: &str, image: &Path, point: &Path) -> Result<Option<Self>, String> {
+        if !is_root() || !Path::new("/dev/loop-control").exists() {
+            println!("skipped: root and loop devices are needed to mount");
+            return Ok(None);
+        }
+        std::fs::create_dir_all(point).map_err(|error| error.to_string())?;
+        let mut mount = Command::new("mount");
+        mount.args(["-t", kind, "-o", "loop,ro"]).arg(image).arg(point);
+        let output = mount.output().map_err(|error| error.to_string())?;
+        match output.status.success() {
+            true => Ok(Some(Self(point.to_owned()))),
+            false => Err(errors(&output)),
+        }
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for LoopMount {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg(&self.0).status();
+        assert!(std::thread::panicking() || status.is_ok_and(|status| status.success()));
+    }
 }
 
 /// Whether this machine can mount with FUSE; says loudly why not.

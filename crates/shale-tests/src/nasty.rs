@@ -67,6 +67,13 @@ pub fn make_for_others(source: &std::path::Path, seed: u64, large_directory: usi
     Manifest::of(source).expect("the tree can be read")
 }
 
+/// Makes the nasty tree in `folder/source`, and the image `folder/x.shale` of it; tells what it is.
+pub fn make_with_image(folder: &std::path::Path) -> Manifest {
+    let expected = make_for_others(&folder.join("source"), 11, 700);
+    crate::command::create(&folder.join("source"), &folder.join("x.shale"), &["-1"]);
+    expected
+}
+
 /// A small tree that still has every kind of inode, for images of a few KiB.
 pub fn tiny_tree(seed: u64) -> Vec<Item> {
     let mut tree = Tree { items: Vec::new(), random: Random::new(seed) };

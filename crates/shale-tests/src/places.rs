@@ -23,12 +23,21 @@ pub fn disk() -> TempDir {
 
 /// A new empty folder in memory, if the machine has such a place with a GiB to spare.
 pub fn memory() -> Option<TempDir> {
-    let shared = Path::new("/dev/shm");
-    let space = rustix::fs::statvfs(shared).ok()?;
-    let free = space.f_bavail.saturating_mul(space.f_frsize);
-    let place = tempfile::tempdir_in(shared).ok().filter(|_| free >= 1 << 30);
+    let place = shared_memory();
     if place.is_none() {
         println!("skipped: no place in memory for test trees");
     }
     place
+}
+
+/// A new empty folder in which to sync costs little, where there is one.
+pub fn quick() -> TempDir {
+    shared_memory().unwrap_or_else(disk)
+}
+
+fn shared_memory() -> Option<TempDir> {
+    let shared = Path::new("/dev/shm");
+    let space = rustix::fs::statvfs(shared).ok()?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    tempfile::tempdir_in(shared).ok().filter(|_| free >= 1 << 30)
 }

@@ -545,6 +545,8 @@ fn a_damaged_bundle_says_so() {
     let at = whole.windows(64).position(|window| window == part).unwrap();
     with(&flipped(at));
     assert_eq!(bundle.text(&["cat", "data/text"]), "one line\n");
+    // The driver of this start has the log, not one that is about to end.
+    bundle.is_clean();
     let log = bundle.stage.path("log");
     let mut start = bundle.start(&["cat", "data/noise"]);
     start.env("SHALE_LOG", &log);

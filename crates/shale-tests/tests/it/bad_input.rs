@@ -3,7 +3,8 @@
 
 use rustix::process::{Pid, Signal};
 use shale_tests::command::{
-    as_nobody, can_mount, create, expect_code, has_program, is_mount, run, shale, shale_path,
+    as_nobody, can_mount, create, expect_code, has_program, is_mount, is_root, run, shale,
+    shale_path,
 };
 use shale_tests::model::{Data, Item, Kind, make};
 use shale_tests::nasty::tiny_tree;
@@ -308,7 +309,7 @@ fn an_ordinary_user_can_mount() {
 
 #[test]
 fn a_machine_without_fuse_is_told_so() {
-    if !rustix::process::geteuid().is_root() || !has_program("unshare") {
+    if !is_root() || !has_program("unshare") {
         println!("skipped: hiding /dev/fuse needs root and unshare");
         return;
     }

@@ -1,7 +1,7 @@
 //! Promise: what is chosen is packed and nothing else, as rsync would choose it; and what is
 //! overruled is stored so.
 
-use shale_tests::command::{create, expect_code, has_program, run, shale};
+use shale_tests::command::{create, expect_code, has_program, is_root, run, shale};
 use shale_tests::image::manifest_at as of_image;
 use shale_tests::manifest::Manifest;
 use shale_tests::places;
@@ -199,7 +199,7 @@ fn metadata_is_overruled() {
     assert_eq!(record(&found, "run").mode, 0o551);
 
     std::fs::write(path("map"), "user 0-10 1000\ngroup 0 5\n").unwrap();
-    if rustix::process::geteuid().is_root() {
+    if is_root() {
         let map = format!("--map-users={}", path("map").display());
         create(&path("s"), &x, &["-f", &map]);
         assert!(of_image(&x).records.values().all(|record| record.owner == (1000, 5)));

@@ -1,7 +1,7 @@
 //! Promise: what is in a tar archive is in the image, whoever wrote it; and what is in an image is
 //! in the archive that is written of it, whoever reads that.
 
-use shale_tests::command::{create, expect_code, export, has_program, run, shale};
+use shale_tests::command::{create, expect_code, export, has_program, is_root, run, shale};
 use shale_tests::image::manifest_at as of_image;
 use shale_tests::keep::{names_apart, without_holes, without_kinds};
 use shale_tests::manifest::Manifest;
@@ -56,7 +56,7 @@ const BSDTAR_IS_WRONG: &[(&str, &str)] = &[
 fn every_sample_is_read_as_others_read_it_or_refused_with_a_reason() {
     assert_eq!(samples().len(), 47);
     let place = places::disk();
-    let root = rustix::process::geteuid().is_root();
+    let root = is_root();
     let mut compared = 0;
     for sample in samples() {
         let name = sample.iter().rev().take(2).map(|part| part.to_str().unwrap());
@@ -216,8 +216,7 @@ fn python_extracts_holes_with_long_names_and_owners_beyond_21_bits() {
     sparse.write_all_at(b"in the middle", 5 << 20).unwrap();
     sparse.set_len(9 << 20).unwrap();
     std::fs::write(path("s/one"), "two names").unwrap();
-    let is_root = rustix::process::geteuid().is_root();
-    if is_root {
+    if is_root() {
         std::os::unix::fs::chown(path("s/one"), Some(3_000_000_000), Some(2_147_483_648)).unwrap();
     }
     std::fs::hard_link(path("s/one"), path("s/two")).unwrap();

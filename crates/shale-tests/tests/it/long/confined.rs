@@ -1,7 +1,7 @@
 //! Promise: a driver that root started has given up what it does not need before it reads an image,
 //! in every thread, in both views; and it still serves, counts and unmounts.
 
-use shale_tests::command::{Mount, can_mount, create, run, shale};
+use shale_tests::command::{Mount, can_mount, create, is_root, run, shale};
 use shale_tests::{places, wait};
 use std::ffi::OsStr;
 use std::fs;
@@ -39,7 +39,7 @@ fn of_threads(pid: u32, field: &str) -> Vec<String> {
 
 #[test]
 fn a_driver_of_root_keeps_only_what_it_needs() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         println!("skipped: there is nothing to drop without root");
         return;
     }

@@ -1,49 +1,26 @@
 //! Promise: an image comes out as an archive that the programs of its format read as the same tree,
 //! and what the format cannot hold is said by name.
 
-use shale_tests::command::{create, expect_code, export, has_program, run, shale};
+use shale_tests::command::{
+    LoopMount, create, errors, expect_code, export, has_program, is_root, run, shale,
+};
 use shale_tests::image::manifest_at;
 use shale_tests::keep::{
     as_squashfs, in_seconds, names_apart, with_xattrs, without_holes, without_kinds,
 };
 use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
-use shale_tests::nasty::{make_for_others, tiny_tree};
+use shale_tests::nasty::{make_with_image, tiny_tree};
 use shale_tests::places;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Makes the nasty tree and an image of it.
-fn nasty(folder: &Path) -> Manifest {
-    let expected = make_for_others(&folder.join("source"), 11, 700);
-    create(&folder.join("source"), &folder.join("x.shale"), &["-1"]);
-    expected
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// A file system mounted by the kernel; dropping it unmounts.
-struct Mounted<'a>(&'a Path);
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let status = Command::new("umount").arg(self.0).status();
-        println!("umount {}: {status:?}", self.0.display());
-    }
-}
+use std::process::Command;
 
 #[test]
 fn squashfs_is_the_same_tree_to_us_to_unsquashfs_and_to_the_kernel() {
     let folder = places::disk();
     let path = |name: &str| folder.path().join(name);
-    let expected = as_squashfs(nasty(folder.path()));
+    let expected = as_squashfs(make_with_image(folder.path()));
     let image = path("x.squashfs");
     let sets: &[&[&str]] = &[
         &["--threads=3"],
@@ -65,19 +42,13 @@ fn squashfs_is_the_same_tree_to_us_to_unsquashfs_and_to_the_kernel() {
             by_threads = std::fs::read(&image).unwrap();
         }
 
-        if is_root() && Path::new("/dev/loop-control").exists() {
-            let mount_point = path("mounted");
-            let _ = std::fs::create_dir(&mount_point);
-            let mut mount = Command::new("mount");
-            mount.args(["-t", "squashfs", "-o", "loop,ro"]).arg(&image).arg(&mount_point);
-            let output = mount.output().unwrap();
-            if output.status.success() {
-                let mounted = Mounted(&mount_point);
-                let found = as_squashfs(Manifest::of(mounted.0).unwrap());
+        match LoopMount::new("squashfs", &image, &path("mounted")) {
+            Ok(mount) => {
+                let Some(mount) = mount else { continue };
+                let found = as_squashfs(Manifest::of(mount.path()).unwrap());
                 expected.assert_equals(&found, &format!("kernel, {set:?}"));
-            } else {
-                println!("skipped: the kernel does not mount {set:?}: {}", errors(&output));
             }
+            Err(why) => println!("skipped: the kernel does not mount {set:?}: {why}"),
         }
     }
     // Through a pipe, and whatever the number of threads: the same bytes.
@@ -133,7 +104,7 @@ fn as_zip(manifest: Manifest) -> Manifest {
 fn zip_is_the_same_tree_to_us_unzip_bsdtar_and_python() {
     let folder = places::disk();
     let path = |name: &str| folder.path().join(name);
-    let expected = as_zip(nasty(folder.path()));
+    let expected = as_zip(make_with_image(folder.path()));
     let output = export(&path("x.shale"), &path("x.zip"), &["--threads=3"], 3);
     let text = errors(&output);
     assert!(text.contains("special/null: left out: zip has no devices"), "{text}");
@@ -242,7 +213,7 @@ fn cpio_is_the_same_tree_to_cpio_and_bsdtar() {
         // These programs make a link and a pipe of each name.
         names_apart(in_seconds(manifest), "lpscb")
     };
-    let expected = plain(nasty(folder.path()));
+    let expected = plain(make_with_image(folder.path()));
     let output = export(&path("x.shale"), &path("x.cpio"), &[], 3);
     let text = errors(&output);
     assert!(text.contains("attributes/user: without its attributes"), "{text}");
