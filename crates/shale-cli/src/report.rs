@@ -70,6 +70,17 @@ impl Say {
         }
     }
 
+    /// Warns of what an output could not hold: the first of all `count` losses, by path.
+    pub fn warn_of_losses(&self, first: &[(Vec<u8>, String)], count: u64) {
+        for (path, what) in first {
+            self.warn(format!("{}: {what}", text::entry(path)));
+        }
+        let unsaid = count.saturating_sub(first.len() as u64);
+        if unsaid > 0 {
+            self.warn(format!("and {unsaid} more"));
+        }
+    }
+
     /// Writes bytes to standard output.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ mod names; // paths of archives as paths of a tree
 pub mod error; // why an archive cannot be read
 mod selection; // filter rules
 mod acl; // access control lists as text
+mod base64; // bytes as text
 mod identity; // hard-link detection
 
 // Archives that are read from front to back.

@@ -61,13 +61,7 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
     };
     drop(bar);
     let report = report.with_context(|| format!("exporting {}", text::path(&args.image.image)))?;
-    for (path, what) in &report.left_out {
-        say.warn(format!("{}: {what}", text::entry(path)));
-    }
-    let unsaid = report.left_out_count - report.left_out.len() as u64;
-    if unsaid > 0 {
-        say.warn(format!("and {unsaid} more"));
-    }
+    say.warn_of_losses(&report.left_out, report.left_out_count);
     if report.rounded_count > 0 {
         let count = size::count(report.rounded_count);
         say.line(format!(

@@ -77,13 +77,7 @@ pub fn run(args: &Export, say: &Say) -> anyhow::Result<Exit> {
     };
     drop(bar);
     let report = report.with_context(|| format!("exporting {}", text::path(&args.image.image)))?;
-    for (path, what) in &report.left_out {
-        say.warn(format!("{}: {what}", text::entry(path)));
-    }
-    let unsaid = report.left_out_count - report.left_out.len() as u64;
-    if unsaid > 0 {
-        say.warn(format!("and {unsaid} more"));
-    }
+    say.warn_of_losses(&report.left_out, report.left_out_count);
     let seconds = start.elapsed().as_secs_f64();
     if say.json {
         let images = report.images.iter();

@@ -4,6 +4,7 @@
 //! the same name replace each other, the last one wins; a global header is a base for all entries
 //! after it.
 
+use crate::base64;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -175,7 +176,7 @@ impl Pax {
                         self.xattrs.insert(xattr.clone(), value);
                     }
                     if let Entry::Vacant(place) = self.xattrs.entry(xattr) {
-                        place.insert(base64(value).ok_or("is not base64")?);
+                        place.insert(base64::decode(value).ok_or("is not base64")?);
                     }
                 }
                 // Names of owners, comments, flags of other systems and what is not known say
@@ -321,31 +322,6 @@ fn percent_decoded(name: &[u8]) -> Vec<u8> {
         out.push(byte);
     }
     out
-}
-
-/// Base64 as RFC 4648 has it, with or without the signs that fill it up.
-fn base64(text: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0u32, 0u32);
-    for &byte in text {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            b'=' | b'\n' | b'\r' => continue,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    Some(out)
 }
 
 #[cfg(test)]

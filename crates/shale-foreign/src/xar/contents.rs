@@ -2,6 +2,7 @@
 //! in the heap, and their sums.
 
 use super::xml::{Event, Xml};
+use crate::base64;
 
 /// Bytes in the heap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -239,7 +240,10 @@ fn set(
 ) -> Result<(), String> {
     match parent {
         Some(Element::File(_)) => match field {
-            b"name" if file.is_base64 => file.name = from_base64(&value)?,
+            b"name" if file.is_base64 => {
+                file.name =
+                    base64::decode(&value).ok_or("a name that is no valid base64: corrupt")?;
+            }
             b"name" => file.name = value,
             b"type" => file.kind = value.trim_ascii().to_vec(),
             b"link" => file.target = value,
@@ -293,28 +297,6 @@ fn number(text: &[u8]) -> Result<u64, String> {
 
 fn number_32(text: &[u8]) -> Result<u32, String> {
     u32::try_from(number(text)?).map_err(|_| "an owner or device beyond 32 bits".to_owned())
-}
-
-fn from_base64(text: &[u8]) -> Result<Vec<u8>, String> {
-    let mut out = Vec::new();
-    let (mut bits, mut count) = (0u32, 0);
-    for byte in text.iter().filter(|byte| !byte.is_ascii_whitespace() && **byte != b'=') {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return Err("a name that is no valid base64: corrupt".to_owned()),
-        };
-        (bits, count) = (bits << 6 | u32::from(value), count + 6);
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    Ok(out)
 }
 
 #[cfg(test)]
