@@ -11,7 +11,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 exec < /dev/null
 seconds=${SOAK_SECONDS:-3600}
-targets=14
+targets=$(find fuzz/fuzz_targets -name "*.rs" | wc -l)
 [ "$(id -u)" -eq 0 ] || { echo "soak: needs root, to mount, to drop caches and for owners" >&2; exit 1; }
 scripts/need.sh cc=build-essential cmake fusermount3=fuse3 python3 clang bsdtar=libarchive-tools \
   zip unzip mksquashfs=squashfs-tools 7zz=7zip genisoimage mkfs.erofs=erofs-utils || exit 1
