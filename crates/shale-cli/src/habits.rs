@@ -41,6 +41,8 @@ const CREATE: &[Habit] = &[
     ("-all-time", "that is --mtime TIME"),
     ("-p", "a file of such definitions is --pseudo FILE"),
     ("-pf", "that is --pseudo FILE"),
+    ("-context-file", "that is --file-contexts FILE"),
+    ("-selinux", "that is --file-contexts FILE"),
     ("-z", "that is a level, -0 to -9"),
     ("-J", "that is a level, -0 to -9"),
 ];

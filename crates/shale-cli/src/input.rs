@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use shale::read::Timestamp;
-use shale::{Adjust, Choose, IdRange, Input, InputKind, NamePattern, Pseudo, Rules};
+use shale::write::FileRules;
+use shale::{Adjust, Choose, FileContexts, IdRange, Input, InputKind, NamePattern, Pseudo, Rules};
 
 use crate::args::{InputArgs, RuleOption, SpecialKind};
 use crate::exit::Misuse;
@@ -133,6 +134,49 @@ pub fn choose(args: &InputArgs) -> anyhow::Result<Choose> {
         choose.set_list(list.split(|&byte| byte == end).filter(|path| !path.is_empty()));
     }
     Ok(choose)
+}
+
+/// Reads the file of `--file-contexts`, and those beside it that belong to it.
+///
+/// # Errors
+/// A file cannot be read, or a line is not valid.
+pub fn file_contexts(args: &InputArgs) -> anyhow::Result<Option<Arc<FileContexts>>> {
+    let Some(file) = &args.file_contexts else { return Ok(None) };
+    let mut contexts = FileContexts::default();
+    contexts.add(&read(file)?).map_err(|what| anyhow::anyhow!("{}, {what}", text::path(file)))?;
+    // In the order of libselinux. Standard input has no files beside it.
+    let suffixes: &[&str] = match file.as_os_str() == "-" {
+        true => &[],
+        false => &[".homedirs", ".local", ".subs", ".subs_dist"],
+    };
+    for suffix in suffixes {
+        let mut beside = file.clone().into_os_string();
+        beside.push(suffix);
+        let bytes = match std::fs::read(&beside) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            read => {
+                read.with_context(|| format!("cannot read {}", text::path(Path::new(&beside))))?
+            }
+        };
+        let added = match suffix.starts_with(".subs") {
+            true => contexts.add_aliases(&bytes, *suffix == ".subs_dist"),
+            false => contexts.add(&bytes),
+        };
+        added.map_err(|what| anyhow::anyhow!("{}, {what}", text::path(Path::new(&beside))))?;
+    }
+    Ok(Some(Arc::new(contexts)))
+}
+
+/// Parses the rules of `--rule`.
+///
+/// # Errors
+/// A rule is not valid.
+pub fn file_rules(words: &[OsString]) -> anyhow::Result<Arc<FileRules>> {
+    let mut rules = FileRules::default();
+    for word in words {
+        rules.add(text::bytes(word)).map_err(Misuse::of)?;
+    }
+    Ok(Arc::new(rules))
 }
 
 /// Reads the file of `--pseudo`.

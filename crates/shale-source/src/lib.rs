@@ -11,6 +11,7 @@ pub mod manifest; // a written list of entries
 mod adjust; // other metadata
 mod chmod; // changes of permissions
 mod pseudo; // entries and changes of a pseudo file
+mod labels; // SELinux labels of a file of file contexts
 mod caches; // what lies in directories of caches
 mod git; // what `.gitignore` files leave out
 mod join; // several sources as one
@@ -34,6 +35,7 @@ pub use directory::options::ScanOptions;
 pub use error::Error;
 pub use image::held;
 pub use join::{Claims, Joined, Part, join};
+pub use labels::FileContexts;
 pub use manifest::manifest_source::ManifestSource;
 pub use open::{open, parts, without_empty};
 pub use options::{Container, Password, SourceOptions};

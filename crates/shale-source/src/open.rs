@@ -28,6 +28,7 @@ use crate::follow::Followed;
 use crate::git::GitRules;
 use crate::image;
 use crate::join::{Joined, Part, WithoutEmpty};
+use crate::labels::Labelled;
 use crate::options::{Container, Password, SourceOptions};
 use crate::pipe;
 use crate::pseudo::Changed;
@@ -62,11 +63,15 @@ pub fn open(
     Ok(without_empty(joined, options))
 }
 
-/// Changes what pseudo files say, and leaves out empty directories, if the options say so.
+/// Changes what pseudo files and file contexts say, and leaves out empty directories, if the
+/// options say so.
 pub fn without_empty(source: Joined, options: &SourceOptions) -> Box<dyn EntrySource> {
     let mut source: Box<dyn EntrySource> = Box::new(source);
     if let Some(pseudo) = options.pseudo.clone() {
         source = Box::new(Changed { source, pseudo });
+    }
+    if let Some(contexts) = options.file_contexts.clone() {
+        source = Box::new(Labelled { source, contexts });
     }
     match options.choose.no_empty_directories {
         true => Box::new(WithoutEmpty::new(source)),

@@ -9,6 +9,7 @@ use shale_read::files::Bases;
 
 use crate::adjust::Adjust;
 use crate::choose::Choose;
+use crate::labels::FileContexts;
 use crate::pseudo::Pseudo;
 
 /// How OCI image layouts and archives of `docker save` are packed.
@@ -73,6 +74,8 @@ pub struct SourceOptions {
     pub adjust: Adjust,
     /// Entries that are added to the inputs, and metadata of single entries.
     pub pseudo: Option<Arc<Pseudo>>,
+    /// SELinux labels, instead of those of the inputs.
+    pub file_contexts: Option<Arc<FileContexts>>,
     /// Where the bases of thin images among the inputs are, besides the directories of these.
     pub bases: Bases,
     /// Let later sources replace entries of earlier ones. Otherwise, a path in several sources is
@@ -98,6 +101,7 @@ impl SourceOptions {
         choose: Choose,
         adjust: Adjust,
         pseudo: Option<Arc<Pseudo>>,
+        file_contexts: Option<Arc<FileContexts>>,
         bases: Bases,
         replace: bool,
         threads: usize,
@@ -118,6 +122,7 @@ impl Default for SourceOptions {
             choose: Choose::default(),
             adjust: Adjust::default(),
             pseudo: None,
+            file_contexts: None,
             bases: Bases::default(),
             replace: false,
             threads: 0,

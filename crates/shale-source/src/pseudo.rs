@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use shale_codec::Hasher;
 use shale_model::{
-    Content, ContentFile, EntrySource, Metadata, OpenContent, Problem, SourceEntry, SourceError,
-    Timestamp,
+    Content, ContentFile, EntrySource, Metadata, OpenContent, Problem, Review, SourceEntry,
+    SourceError, Timestamp,
 };
 
 /// The definitions of a pseudo file.
@@ -197,6 +197,10 @@ impl EntrySource for Changed {
         *hasher.finalize().as_bytes()
     }
 
+    fn content_bytes_max(&self) -> Option<u64> {
+        self.source.content_bytes_max()
+    }
+
     fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         let Some(mut entry) = self.source.next_entry()? else { return Ok(None) };
         if let Some(Change { given, is_met }) = self.pseudo.changes.get(&entry.path) {
@@ -221,6 +225,10 @@ impl EntrySource for Changed {
         paths.sort();
         warnings.extend(paths.iter().map(|path| format!("--pseudo: there is no {path} to change")));
         warnings
+    }
+
+    fn review(&self, review: &Review<'_>) -> Result<(), SourceError> {
+        self.source.review(review)
     }
 }
 

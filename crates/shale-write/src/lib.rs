@@ -33,6 +33,7 @@ pub use plan::error::WriteError;
 pub use plan::options::Options;
 pub use plan::order::Order;
 pub use plan::report::{Report, StreamCounts};
+pub use plan::rules::{FileRule, FileRules, RuleError};
 pub use plan::{digest, level};
 pub use recompress::container::{Container, SNIFF_LEN};
 pub use recompress::take_apart::is_taken_apart;

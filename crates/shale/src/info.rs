@@ -350,9 +350,22 @@ pub struct StreamGroup {
 impl Info {
     /// The label that the last build gave the image: the rest of its line of the history.
     pub fn label(&self) -> Option<&str> {
-        let (_, label) = self.history.last()?.split_once(" label=")?;
-        Some(label)
+        label_in(&self.history)
     }
+}
+
+/// Returns the label of an image, if it has one. Reads the sections of its history, and the headers
+/// of all others.
+///
+/// # Errors
+/// They cannot be read.
+pub fn label(image: &Image) -> Result<Option<String>, Error> {
+    Ok(label_in(&history(image)?).map(str::to_owned))
+}
+
+fn label_in(history: &[String]) -> Option<&str> {
+    let (_, label) = history.last()?.split_once(" label=")?;
+    Some(label)
 }
 
 /// Sums up the lines of the history that count streams. What is not as a build writes it counts

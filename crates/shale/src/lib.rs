@@ -57,6 +57,7 @@ pub use dump::dump;
 pub use error::{Error, error_kind};
 pub use info::{
     Bounds, FrameGroup, Info, ParityInfo, SectionGroup, SnapshotInfo, StreamGroup, TableInfo, info,
+    label,
 };
 pub use merge::{MergePart, merge};
 pub use oci::{OciOptions, OciOutput, OciReport, export_oci};
@@ -95,8 +96,8 @@ pub use shale_query as query;
 pub use shale_read as read;
 pub use shale_source as source;
 pub use shale_source::{
-    Adjust, Chmod, Choose, Container, Decision, IdRange, Input, InputKind, Listed, Password,
-    Pseudo, SourceOptions,
+    Adjust, Chmod, Choose, Container, Decision, FileContexts, IdRange, Input, InputKind, Listed,
+    Password, Pseudo, SourceOptions,
 };
 pub use shale_write as write;
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::sync::{Arc, PoisonError};
 
+use shale_format::InodeKind;
 use shale_host::Progress;
 use shale_model::Content;
 use shale_source::{Decision, Input, Record, open};
@@ -20,6 +21,8 @@ pub struct Surveyed {
     /// A file in which compressed streams are looked for, to store what they hold. It may hold
     /// none that are known.
     pub opens: Option<Container>,
+    /// The rule for files (see [`shale_write::FileRules`]) that the file gets, as it was written.
+    pub rule: Option<Vec<u8>>,
 }
 
 /// Lists the inputs and returns what would happen to each path, sorted by path. Entries below a
@@ -33,15 +36,23 @@ pub fn survey(
     progress: &dyn Progress,
 ) -> Result<Vec<Surveyed>, Error> {
     let record: Arc<Record> = Arc::default();
-    let recompress = options.build.recompress.unwrap_or(false);
-    let mut options = options.to_source();
+    let (build, mut options) = (&options.build, options.to_source());
+    let recompress = build.recompress.unwrap_or(false);
     options.choose.record = Some(Arc::clone(&record));
     // Conflicts do not change what the rules do.
     options.replace = true;
-    let mut opens = HashMap::new();
+    let (mut opens, mut rules) = (HashMap::new(), HashMap::new());
     let mut source = open(sources, Vec::new(), &options, progress)?;
     while let Some(entry) = source.next_entry()? {
         options.cancel.check()?;
+        if entry.metadata.kind != InodeKind::File {
+            continue;
+        }
+        let rule = build.rules.find(&entry.path);
+        let recompress = rule.and_then(|rule| rule.recompress()).unwrap_or(recompress);
+        if let Some(rule) = rule {
+            rules.insert(entry.path.clone(), rule.text().to_vec());
+        }
         if recompress && let Some(container) = container_of(entry.content, entry.metadata.len) {
             opens.insert(entry.path, container);
         }
@@ -51,8 +62,10 @@ pub fn survey(
     decisions.sort_unstable();
     decisions.dedup();
     let surveyed = |decision: Decision| {
-        let opens = decision.is_taken.then(|| opens.get(&decision.path).copied()).flatten();
-        Surveyed { decision, opens }
+        let path = decision.is_taken.then_some(&decision.path);
+        let opens = path.and_then(|path| opens.get(path).copied());
+        let rule = path.and_then(|path| rules.get(path).cloned());
+        Surveyed { decision, opens, rule }
     };
     Ok(decisions.into_iter().map(surveyed).collect())
 }

@@ -97,6 +97,18 @@ pub struct How {
     /// array and incompressible.
     #[arg(short = 'C', long, value_name = "[CATEGORY=]CODEC[:SETTINGS]")]
     pub codec: Vec<String>,
+    /// Pack files that match in another way: codec=CODEC[:SETTINGS], level=0 to 9, lines=on|off
+    /// (lines of text as columns), recompress=on|off, category=NAME. Can be repeated.
+    ///
+    /// Patterns are those of --exclude, and a directory stands for all files below it. The first
+    /// rule that matches a file decides, as with --exclude; what it does not name is as without
+    /// rules. `level` gives the codecs, filters and frames of that level, and levels below 4 have
+    /// no references; everything else is that of --level. `codec` or `level` replaces --codec.
+    /// `category` says what the files are taken for: generic, text, code, audio, sensor or
+    /// incompressible. Equal contents are stored once, as the first file asks for. A rule that
+    /// matches nothing is a warning.
+    #[arg(long, value_name = "PATTERN: KEY=VALUE,...", allow_hyphen_values = true)]
+    pub rule: Vec<OsString>,
     /// Order of file contents in the image, instead of the level's.
     ///
     /// `similarity` stores similar files, such as versions of one file, next to each other; `path`

@@ -113,6 +113,16 @@ pub struct InputArgs {
     /// stored; later ones are reduced to it.
     #[arg(long, value_name = "TIME", value_parser = time::parse, allow_hyphen_values = true, help_heading = "Metadata")]
     pub mtime: Option<(i64, u32)>,
+    /// Set SELinux labels (security.selinux) as a file of file contexts says, instead of those of
+    /// the sources.
+    ///
+    /// The format is that of file_contexts(5). Paths are those of the image, with a slash before.
+    /// As in libselinux, FILE.local, FILE.homedirs, FILE.subs and FILE.subs_dist are read, too, if
+    /// they are there; a line without wildcards wins, else the last one that matches. Files for
+    /// which there is no line, or `<<none>>`, get no label. Options that leave out attributes do
+    /// not apply to these labels.
+    #[arg(long, value_name = "FILE", help_heading = "Metadata")]
+    pub file_contexts: Option<PathBuf>,
     /// Do not store extended attributes, access control lists and capabilities.
     #[arg(long, help_heading = "Metadata")]
     pub no_xattrs: bool,

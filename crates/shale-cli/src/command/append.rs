@@ -17,7 +17,7 @@ use crate::report::Say;
 use crate::{input, open, size, text, time};
 
 use super::create::{
-    dry_run, options, read_stdin_once, refused, unmatched, warn_of, warn_of_changes,
+    dry_run, options, read_stdin_once, refused, unmatched, warn_of, warn_of_changes, warn_of_rules,
 };
 
 /// Appends a snapshot.
@@ -77,6 +77,7 @@ pub fn run(args: &Append, say: &Say) -> anyhow::Result<Exit> {
     for rule in unmatched(&options.create, how) {
         say.warn(format!("the rule `{}` matched nothing", text::escape(rule)));
     }
+    warn_of_rules(&options.create, say);
     let mut is_partial = !report.build.problems.is_empty() || !report.build.changes.is_empty();
     is_partial |= args.add.is_empty() && !report.build.warnings.is_empty();
     for pattern in removes.unmatched() {

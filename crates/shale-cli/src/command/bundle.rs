@@ -180,6 +180,7 @@ fn make(
         for rule in create::unmatched(options, &args.how) {
             say.warn(format!("the rule `{}` matched nothing", text::escape(rule)));
         }
+        create::warn_of_rules(options, say);
         create::details(build, say);
     }
     Ok(build.problems.is_empty() && build.changes.is_empty() && build.warnings.is_empty())

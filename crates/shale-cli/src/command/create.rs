@@ -83,6 +83,7 @@ pub fn run(
     for rule in &unmatched {
         say.warn(format!("the rule `{}` matched nothing", text::escape(rule)));
     }
+    warn_of_rules(&options, say);
     let is_emptied = report.build.entries.total == 0 && !options.source.choose.rules.is_empty();
     if is_emptied {
         say.warn(
@@ -115,6 +116,13 @@ pub fn unmatched<'o>(options: &'o CreateOptions, how: &How) -> Vec<&'o [u8]> {
     let given = [&args.exclude, &args.include, &args.filter];
     let given: HashSet<&[u8]> = given.into_iter().flatten().map(|rule| text::bytes(rule)).collect();
     options.source.choose.rules.unmatched().filter(|rule| given.contains(rule)).collect()
+}
+
+/// Names the rules of `--rule` that matched no file.
+pub fn warn_of_rules(options: &CreateOptions, say: &Say) {
+    for rule in options.build.rules.unmatched() {
+        say.warn(format!("--rule '{}' matched no file", text::escape(rule)));
+    }
 }
 
 /// Gives a rewritten image as much parity as the old one has, and warns that signatures do not
@@ -161,8 +169,9 @@ pub fn read_stdin_once(inputs: &[Input], how: &How) -> anyhow::Result<()> {
         _ => None,
     };
     let args = &how.input;
-    let files = [&args.input_list, &args.map_users, &args.pseudo, &how.hot].map(Option::as_ref);
-    let files = files.into_iter().chain([explicit]).flatten().map(AsRef::as_ref);
+    let files = [&args.input_list, &args.map_users, &args.pseudo, &args.file_contexts, &how.hot];
+    let files =
+        files.map(Option::as_ref).into_iter().chain([explicit]).flatten().map(AsRef::as_ref);
     let count = sources.count() + files.filter(is_stdin).count();
     if count > 1 {
         let what = "standard input can be used only once; name a file for the other inputs";
@@ -180,13 +189,15 @@ pub fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::
     let decisions = shale::survey(inputs, options, &bar)?;
     drop(bar);
     if say.json {
-        let all = decisions.iter().map(|Surveyed { decision, opens }| {
+        let all = decisions.iter().map(|Surveyed { decision, opens, rule }| {
             let mut object = serde_json::Map::new();
             text::put_name(&mut object, "path", &decision.path);
             object.insert("taken".to_owned(), decision.is_taken.into());
             object.insert("reason".to_owned(), text::escape(&decision.reason).into());
             let opens = opens.map(shale::write::Container::name);
             object.insert("taken_apart".to_owned(), opens.into());
+            let rule = rule.as_deref().map(text::escape);
+            object.insert("rule".to_owned(), rule.into());
             serde_json::Value::Object(object)
         });
         let all = all.collect::<Vec<_>>();
@@ -194,7 +205,7 @@ pub fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::
         return Ok(Exit::Done);
     }
     let mut out = Vec::new();
-    for Surveyed { decision, opens } in &decisions {
+    for Surveyed { decision, opens, rule } in &decisions {
         out.extend_from_slice(if decision.is_taken { b"+ " } else { b"- " });
         out.extend_from_slice(text::escape(&decision.path).as_bytes());
         if decision.is_directory {
@@ -202,6 +213,9 @@ pub fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::
         }
         if let Some(container) = opens {
             out.extend_from_slice(format!("    (taken apart: {})", container.name()).as_bytes());
+        }
+        if let Some(rule) = rule {
+            out.extend_from_slice(format!("    (rule: {})", text::escape(rule)).as_bytes());
         }
         if !decision.reason.is_empty() {
             out.extend_from_slice(format!("    [{}]", text::escape(&decision.reason)).as_bytes());
@@ -212,6 +226,7 @@ pub fn dry_run(inputs: &[Input], options: &CreateOptions, say: &Say) -> anyhow::
     for rule in options.source.choose.rules.unmatched() {
         say.warn(format!("rule `{}` matched nothing", text::escape(rule)));
     }
+    warn_of_rules(options, say);
     Ok(Exit::Done)
 }
 
@@ -359,6 +374,7 @@ pub fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             memory_bytes_there: memory::memory().unwrap_or(0),
             frame_len,
             codecs,
+            rules: input::file_rules(&how.rule)?,
             order,
             first,
             first_is_hot: how.hot.is_some(),
@@ -390,6 +406,7 @@ fn sources(how: &How) -> anyhow::Result<SourceOptions> {
         .choose(input::choose(&how.input)?)
         .adjust(input::adjust(&how.input)?)
         .pseudo(input::pseudo(&how.input)?)
+        .file_contexts(input::file_contexts(&how.input)?)
         .replace(how.replace))
 }
 

@@ -66,6 +66,7 @@ fn changes_metadata(how: &How) -> bool {
         || input.remove_empty_dirs
         || !input.without.is_empty()
         || input.pseudo.is_some()
+        || input.file_contexts.is_some()
         || input.owner.is_some()
         || input.group.is_some()
         || input.all_root
@@ -85,6 +86,7 @@ fn changes_packing(how: &How) -> bool {
     how.level.is_some()
         || how.digits.level().is_some()
         || !how.codec.is_empty()
+        || !how.rule.is_empty()
         || how.order.is_some()
         || how.hot.is_some()
         || how.frame_size.is_some()

@@ -17,7 +17,7 @@ use shale::{
 };
 
 use super::create::{
-    details, options, read_stdin_once, refused, unmatched, warn_of, warn_of_changes,
+    details, options, read_stdin_once, refused, unmatched, warn_of, warn_of_changes, warn_of_rules,
 };
 use crate::args::{Create, Delta, How, Merge, Patch};
 use crate::bar::Bar;
@@ -162,6 +162,7 @@ impl Job<'_> {
         for rule in unmatched(&options.create, self.how) {
             say.warn(format!("the rule `{}` matched nothing", text::escape(rule)));
         }
+        warn_of_rules(&options.create, say);
         if to_stdout {
             say.detail("the thin image went to standard output and was not verified");
         }

@@ -6,6 +6,8 @@
 mod bad; // invalid images, outputs and arguments
 mod live; // trees that change while they are packed
 mod choose; // what is packed by metadata, marks and caches
+mod rules; // files that are packed in another way
+mod labels; // SELinux labels
 mod sources; // several sources that claim one path
 mod extract; // policies, patterns, damage, existing files and links
 mod listing; // ls, tree, stat, cat, info, dump, check

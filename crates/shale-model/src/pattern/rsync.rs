@@ -114,10 +114,29 @@ impl Rules {
         }
     }
 
+    /// Returns the index of the first rule that matches a file or a directory above it. Costs at
+    /// most the number of rules times the names in the path.
+    /// A pattern that ends with `/***` counts as two rules.
+    pub fn first_over(&self, path: &[u8]) -> Option<usize> {
+        let matches = |rule: &Rule| {
+            let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+            rule.matches(path, false)
+                || slashes.map(|(at, _)| &path[..at]).any(|above| rule.matches(above, true))
+        };
+        let found = self.rules.iter().position(matches)?;
+        self.rules[found].has_matched.store(true, Ordering::Relaxed);
+        Some(found)
+    }
+
     /// The rules that have decided nothing yet.
     pub fn unmatched(&self) -> impl Iterator<Item = &[u8]> {
         let idle = self.rules.iter().filter(|rule| !rule.has_matched.load(Ordering::Relaxed));
         idle.map(|rule| rule.text.as_slice())
+    }
+
+    /// Whether each rule has decided anything yet.
+    pub fn matched(&self) -> impl Iterator<Item = bool> {
+        self.rules.iter().map(|rule| rule.has_matched.load(Ordering::Relaxed))
     }
 
     fn push(&mut self, text: &[u8], pattern: &[u8], takes: bool) -> Result<(), PatternError> {

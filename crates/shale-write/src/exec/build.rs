@@ -55,8 +55,8 @@ impl<'a> Env<'a> {
     }
 
     /// Length up to which files may be read whole. It is more where streams in them are looked for.
-    pub(crate) fn whole_len_max(&self) -> u64 {
-        if self.plan.recompress { FILE_LEN_MAX } else { SMALL_LEN_MAX }
+    pub(crate) fn whole_len_max(&self, recompress: bool) -> u64 {
+        if recompress { FILE_LEN_MAX } else { SMALL_LEN_MAX }
     }
 
     /// Notes a file with streams. Returns whether it is the first one with these bytes.

@@ -32,8 +32,10 @@ pub(crate) struct Packing {
     pub(crate) array_choice: CodecChoice,
     /// Try to compress frames that look incompressible.
     pub(crate) tries_incompressible: bool,
-    /// Try filters on machine code, text and arrays, unless everything is stored as it is.
+    /// Try filters on machine code and arrays, unless everything is stored as it is.
     pub(crate) tries_filters: bool,
+    /// Try to store the lines of text as columns, unless everything is stored as it is.
+    pub(crate) tries_lines: bool,
     /// Work for samples; `None` treats them as any bytes.
     pub(crate) effort: Option<Effort>,
     /// Where the frame holds samples.
@@ -50,7 +52,8 @@ impl Packing {
     fn tries_filters_on(&self, category: Category) -> bool {
         // An array may be in a file of sound or of a telescope, too.
         let may_gain = !matches!(category, Category::Incompressible | Category::Dictionary);
-        may_gain && self.tries_filters && !self.stores()
+        let tries = if category == Category::Text { self.tries_lines } else { self.tries_filters };
+        may_gain && tries && !self.stores()
     }
 }
 

@@ -11,6 +11,7 @@ use shale_codec::SampleLayout;
 use shale_format::Category;
 
 use crate::content::samples::{SampleRun, Samples};
+use crate::plan::classes::ClassIndex;
 
 /// A frame that is full.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct PlainFrame {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameTraits {
     pub(crate) category: Category,
+    /// The way in which the frame is compressed.
+    pub(crate) class: ClassIndex,
     /// The frame holds hot files only and must decode quickly.
     pub(crate) is_hot: bool,
     /// Where the frame holds samples of sound or pictures.
@@ -47,7 +50,8 @@ pub(crate) struct Framer {
     /// Length of frames, and what it may be at most now.
     frame_len_usual: usize,
     frame_len: usize,
-    /// See [`FrameTraits::is_hot`].
+    /// See [`FrameTraits`].
+    class: ClassIndex,
     is_hot: bool,
     bytes: Vec<u8>,
     /// Offset of the first byte in stream space.
@@ -69,6 +73,7 @@ impl Framer {
         Self {
             frame_len_usual: frame_len,
             frame_len,
+            class: 0,
             is_hot: false,
             bytes: Vec::new(),
             start,
@@ -77,12 +82,17 @@ impl Framer {
         }
     }
 
-    /// Begins frames of another length, hot or not. Returns the frame that ends here.
+    /// Begins frames of another length and class, hot or not. Returns the frame that ends here.
     #[must_use]
-    pub(crate) fn begin_part(&mut self, frame_len: usize, is_hot: bool) -> Option<PlainFrame> {
+    pub(crate) fn begin_part(
+        &mut self,
+        frame_len: usize,
+        class: ClassIndex,
+        is_hot: bool,
+    ) -> Option<PlainFrame> {
         let ended = self.end_frame();
         (self.frame_len_usual, self.frame_len) = (frame_len, frame_len);
-        self.is_hot = is_hot;
+        (self.class, self.is_hot) = (class, is_hot);
         ended
     }
 
@@ -200,7 +210,8 @@ impl Framer {
             samples_len: here.end.saturating_sub(here.head_len),
             row_len: here.samples.row_len as usize,
         });
-        let traits = FrameTraits { category: self.category(), is_hot: self.is_hot, samples };
+        let (category, class, is_hot) = (self.category(), self.class, self.is_hot);
+        let traits = FrameTraits { category, class, is_hot, samples };
         self.start += self.bytes.len() as u64;
         self.shares = [0; CATEGORY_COUNT];
         let bytes = std::mem::take(&mut self.bytes);

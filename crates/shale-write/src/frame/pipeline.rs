@@ -25,6 +25,7 @@ use crate::frame::held::HeldFrames;
 use crate::frame::waiting::WaitingFrames;
 use crate::output::emitter::Emitter;
 use crate::output::frame_table::FrameTable;
+use crate::plan::classes::ClassIndex;
 use crate::plan::error::WriteError;
 use crate::plan::report::{CategoryCounts, Report, Stage};
 use crate::reference::choice::{FrameShape, ReferenceChoice};
@@ -93,7 +94,7 @@ impl<'env> FramePipeline<'env> {
         });
         Self {
             emitter,
-            framer: Framer::new(plan.frame_len, start),
+            framer: Framer::new(plan.classes.usual().frame_len, start),
             waiting,
             references,
             in_flight: VecDeque::new(),
@@ -146,12 +147,12 @@ impl<'env> FramePipeline<'env> {
         })
     }
 
-    /// Begins a part of the stream with hot files, or without. The two share no frame.
-    pub(crate) fn begin_part(&mut self, is_hot: bool) -> Result<(), WriteError> {
-        let plan = self.build.plan();
-        let hot = plan.hot.as_ref().filter(|_| is_hot);
-        let frame_len = hot.map_or(plan.frame_len, |hot| hot.frame_len);
-        if let Some(frame) = self.framer.begin_part(frame_len, hot.is_some()) {
+    /// Begins a part of the stream with contents of a class, hot or not. Parts share no frame.
+    pub(crate) fn begin_part(&mut self, class: ClassIndex, is_hot: bool) -> Result<(), WriteError> {
+        let how = self.build.plan().classes.get(class);
+        let hot = how.hot.as_ref().filter(|_| is_hot);
+        let frame_len = hot.map_or(how.frame_len, |hot| hot.frame_len);
+        if let Some(frame) = self.framer.begin_part(frame_len, class, hot.is_some()) {
             self.frame(frame)?;
         }
         Ok(())
@@ -338,13 +339,16 @@ impl<'env> FramePipeline<'env> {
             let old = Arc::clone(self.old()?);
             let of_old = (0..old.count())
                 .map(|index| FrameShape { len: old.len_of(index) as u32, is_alone: false });
+            let plan = self.build.plan();
+            let stands_alone =
+                |traits: FrameTraits| traits.is_hot || plan.classes.get(traits.class).is_alone;
             let of_new = (0..waiting.count()).map(|index| FrameShape {
                 // A frame is at most 64 MiB long.
                 len: waiting.frame_len(index) as u32,
-                is_alone: waiting.traits(index).is_hot,
+                is_alone: stands_alone(waiting.traits(index)),
             });
             let shapes: Vec<_> = of_old.chain(of_new).collect();
-            let frame_len = self.build.plan().frame_len as u64;
+            let frame_len = plan.classes.usual().frame_len as u64;
             let start = self.table.stream_start;
             let frame_at = |offset| match offset < start {
                 true => old.frame_at(offset).0 as u32,
@@ -398,17 +402,19 @@ impl<'env> FramePipeline<'env> {
         load: impl FnOnce() -> Result<(Arc<Vec<u8>>, References), WriteError> + Send + 'env,
     ) -> Result<(), WriteError> {
         let env = self.build.env;
-        let hot = env.plan.hot.as_ref().filter(|_| traits.is_hot);
-        let codecs = hot.map_or(&env.plan.codecs, |hot| &hot.codecs);
+        let class = env.plan.classes.get(traits.class);
+        let hot = class.hot.as_ref().filter(|_| traits.is_hot);
+        let codecs = hot.map_or(&class.codecs, |hot| &hot.codecs);
         let (choice, array_choice) = (codecs.of(traits.category), codecs.of(Category::Array));
         let ticket = self.build.submit(Urgency::Normal, Stage::Compress, move |scratch| {
             env.options.check_cancel()?;
             let packing = Packing {
                 choice,
                 array_choice,
-                tries_incompressible: env.plan.level.tries_incompressible,
-                tries_filters: env.plan.level.tries_filters,
-                effort: env.plan.level.effort,
+                tries_incompressible: class.tries_incompressible,
+                tries_filters: class.tries_filters,
+                tries_lines: class.tries_lines,
+                effort: class.effort,
                 samples: traits.samples,
             };
             let (plain, references) = load()?;

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     const TRAITS: FrameTraits =
-        FrameTraits { category: Category::Text, is_hot: false, samples: None };
+        FrameTraits { category: Category::Text, class: 0, is_hot: false, samples: None };
 
     #[test]
     fn frames_come_back_from_memory_and_file() {

@@ -32,6 +32,7 @@ use crate::exec::spill::Spill;
 use crate::frame::pipeline::FramePipeline;
 use crate::intake::copied::CopiedContent;
 use crate::intake::sketched::{find_streams, sketched};
+use crate::intake::treatment::Treatment;
 use crate::layout::order::LayoutOrder;
 use crate::layout::reorder_buffer::ReorderBuffer;
 use crate::layout::similarity::Sketcher;
@@ -61,6 +62,8 @@ pub(crate) struct ContentWriter<'env> {
     containers: HashMap<u64, u64>,
     /// Contents of this build that are rebuilt: the depth of their chunks.
     depths: HashMap<u64, u64>,
+    /// The treatment of the content that is being stored.
+    treatment: Treatment,
     /// What is in a stream that holds streams goes into the buffer as one.
     is_in_group: bool,
     /// Whether frames of the image that is continued were learned.
@@ -136,6 +139,7 @@ impl<'env> ContentWriter<'env> {
             buffered_samples: Vec::new(),
             containers: HashMap::new(),
             depths: HashMap::new(),
+            treatment: Treatment::default(),
             is_in_group: false,
             has_learned: false,
             counts: Counts::default(),
@@ -170,6 +174,11 @@ impl<'env> ContentWriter<'env> {
         self.counts.held_bytes += len;
         self.build.progress().done(0, len);
         Ok(Outcome::Stored(Metadata { len, ..metadata }, content, None))
+    }
+
+    /// Says how the contents that follow are treated.
+    pub(crate) fn treat(&mut self, treatment: Treatment) {
+        self.treatment = treatment;
     }
 
     /// Stores a content that is in memory, unless it is there already.
@@ -268,7 +277,8 @@ impl<'env> ContentWriter<'env> {
         if let Some(buffer) = &mut self.buffer {
             let first = content.streams.first().map_or(content, |stream| &stream.plain);
             let len = buffer.end() - start;
-            buffer.end_content(start, local, len, first.category, &content.similarity_sketch);
+            let how = (first.category, self.treatment.class);
+            buffer.end_content(start, local, len, how, &content.similarity_sketch);
         }
         Ok((id, self.depths.get(&local).copied().unwrap_or(0)))
     }
@@ -310,7 +320,7 @@ impl<'env> ContentWriter<'env> {
         if let Some(buffer) = self.buffer.as_mut().filter(|_| !self.is_in_group) {
             let sketch = &content.similarity_sketch;
             let local = id - self.contents.first();
-            buffer.end_content(buffer_start, local, len, category, sketch);
+            buffer.end_content(buffer_start, local, len, (category, self.treatment.class), sketch);
         }
         Ok(id)
     }
@@ -364,7 +374,9 @@ impl<'env> ContentWriter<'env> {
                 match read_small(content, SMALL_LEN_MAX, patience, &|| {
                     self.build.env.is_cancelled()
                 }) {
-                    Ok(content) => return self.small(sketched(self.build.env, content)),
+                    Ok(content) => {
+                        return self.small(sketched(self.build.env, content, self.treatment));
+                    }
                     Err(ReadFailure::Problem(kind)) => return Ok(Outcome::LeftOut(kind)),
                     Err(ReadFailure::Large) => continue,
                 }
@@ -451,12 +463,14 @@ impl<'env> ContentWriter<'env> {
         let mut order = buffer.order();
         let mut relocation = Relocation::default();
         let mut bytes = Vec::new();
-        let hot = self.build.plan().hot.as_ref();
-        let hot_count = hot.map_or(0, |_| report.contents_stored_first as usize);
+        let has_hot = self.build.plan().has_hot;
+        let hot_count = if has_hot { report.contents_stored_first as usize } else { 0 };
         // What lies between streams would only be in the way of what is in them.
-        let is_container =
-            |index: &u32| self.containers.contains_key(&u64::from(buffer.item(*index).content));
-        order[hot_count..].sort_by_key(is_container);
+        let place = |index: &u32| {
+            let item = buffer.item(*index);
+            (item.class, self.containers.contains_key(&u64::from(item.content)))
+        };
+        order[hot_count..].sort_by_key(place);
         if let Some(mut query) = self.frames.query() {
             for &index in &order {
                 let item = buffer.item(index);
@@ -470,14 +484,16 @@ impl<'env> ContentWriter<'env> {
             }
             self.frames.narrow(&query);
         }
-        self.frames.begin_part(hot_count > 0)?;
+        let mut part = None;
         let samples = std::mem::take(&mut self.buffered_samples);
         for (position, &index) in order.iter().enumerate() {
             self.build.check_cancel()?;
-            if position == hot_count {
-                self.frames.begin_part(false)?;
-            }
             let item = buffer.item(index);
+            let next = (item.class, position < hot_count);
+            if part != Some(next) {
+                part = Some(next);
+                self.frames.begin_part(item.class, position < hot_count)?;
+            }
             let mut at = item.range().start;
             while at < item.range().end {
                 buffer.read(&item, at, &mut bytes)?;
@@ -592,9 +608,13 @@ impl<'env> ContentWriter<'env> {
             self.build.check_cancel()?;
             match pieces.next() {
                 Ok(Some(LargePiece::Data(bytes))) => {
-                    let samples = finder.push(bytes);
+                    let mut samples = finder.push(bytes);
+                    if self.treatment.ignores_samples() {
+                        samples.clear();
+                    }
                     let category = *category.get_or_insert_with(|| {
-                        finder.category().unwrap_or_else(|| category_of(bytes))
+                        let known = self.treatment.category.or(finder.category());
+                        known.unwrap_or_else(|| category_of(bytes))
                     });
                     if self.build.plan().order == Order::Similarity {
                         sketcher.push(bytes);
@@ -628,7 +648,8 @@ impl<'env> ContentWriter<'env> {
                 if let Some(buffer) = &mut self.buffer {
                     let category = category.unwrap_or(Category::Generic);
                     let local = id - self.contents.first();
-                    buffer.end_content(buffer_start, local, len, category, &sketcher.finish());
+                    let how = (category, self.treatment.class);
+                    buffer.end_content(buffer_start, local, len, how, &sketcher.finish());
                 }
                 return Ok(Attempt::Done(Stored { id, len, change }));
             }

@@ -21,6 +21,7 @@ use crate::exec::build::{Build, Env};
 use crate::exec::pool::{Ticket, Urgency};
 use crate::intake::contents::{ContentWriter, Outcome};
 use crate::intake::sketched::sketched;
+use crate::intake::treatment::Treatment;
 use crate::output::emitter::Emitter;
 use crate::plan::budget::READ_AHEAD_BYTES;
 use crate::plan::error::WriteError;
@@ -51,6 +52,7 @@ struct Pending {
     path: Vec<u8>,
     /// What it counts of the bytes read ahead.
     bytes: u64,
+    treatment: Treatment,
     work: Work,
 }
 
@@ -74,17 +76,24 @@ enum SmallResult {
 }
 
 /// Reads a file that is small, or that may hold streams.
-fn read_whole_file(env: &Env<'_>, file: Box<dyn OpenContent>, len: u64) -> SmallResult {
+fn read_whole_file(
+    env: &Env<'_>,
+    file: Box<dyn OpenContent>,
+    len: u64,
+    treatment: Treatment,
+) -> SmallResult {
     let mut len_max = SMALL_LEN_MAX;
     if len > SMALL_LEN_MAX {
         match first_bytes(&*file, SNIFF_LEN) {
-            Ok(first) if may_hold_streams(&first) => len_max = env.whole_len_max(),
+            Ok(first) if may_hold_streams(&first) => {
+                len_max = env.whole_len_max(treatment.recompress);
+            }
             // Whatever is wrong is reported when it is read.
             _ => return SmallResult::Large(file),
         }
     }
     match read_small(&*file, len_max, env.patience(), &|| env.is_cancelled()) {
-        Ok(content) => SmallResult::Read(Box::new(sketched(env, content))),
+        Ok(content) => SmallResult::Read(Box::new(sketched(env, content, treatment))),
         Err(ReadFailure::Large) => SmallResult::Large(file),
         Err(ReadFailure::Problem(kind)) => SmallResult::Failed(kind),
     }
@@ -182,7 +191,9 @@ impl<'env> Intake<'env> {
     fn take_content(&mut self, entry: SourceEntry, inode: InodeSlot) -> Result<(), WriteError> {
         let SourceEntry { path, metadata, content, .. } = entry;
         let env = self.build.env;
-        let bytes = metadata.len.min(env.whole_len_max());
+        let treatment = Treatment::of(env, &path);
+        let whole_len_max = env.whole_len_max(treatment.recompress);
+        let bytes = metadata.len.min(whole_len_max);
         let work = match content {
             Content::Held(content) => {
                 let outcome = self.contents.held(metadata, content)?;
@@ -195,22 +206,22 @@ impl<'env> Intake<'env> {
             Content::File(file) if self.is_doomed() => {
                 Work::Probe(self.build.submit(Urgency::Urgent, Stage::Read, move |_| probe(&*file)))
             }
-            Content::File(file) if metadata.len > env.whole_len_max() => Work::Large(file),
+            Content::File(file) if metadata.len > whole_len_max => Work::Large(file),
             Content::File(file) => {
                 Work::Small(self.build.submit(Urgency::Urgent, Stage::Read, move |_| {
-                    read_whole_file(env, file, metadata.len)
+                    read_whole_file(env, file, metadata.len, treatment)
                 }))
             }
-            Content::Bytes(bytes) => self.digest(metadata, bytes, Vec::new()),
+            Content::Bytes(bytes) => self.digest(metadata, bytes, Vec::new(), treatment),
             Content::Reader { mut reader, holes } if metadata.len <= SMALL_LEN_MAX => {
                 match read_sequence(&mut *reader, metadata.len, &holes) {
-                    Ok(bytes) => self.digest(metadata, bytes, holes),
+                    Ok(bytes) => self.digest(metadata, bytes, holes, treatment),
                     Err(error) => return self.leave_out(inode, path, ProblemKind::of(&error)),
                 }
             }
             Content::Reader { mut reader, holes } => {
                 let mut first = Vec::new();
-                if metadata.len <= env.whole_len_max() && holes.is_empty() {
+                if metadata.len <= whole_len_max && holes.is_empty() {
                     let len = SNIFF_LEN as u64;
                     if let Err(error) = reader.by_ref().take(len).read_to_end(&mut first) {
                         return self.leave_out(inode, path, ProblemKind::of(&error));
@@ -220,19 +231,20 @@ impl<'env> Intake<'env> {
                 if may_hold_streams(reader.get_ref().0.get_ref()) {
                     let read = read_sequence(&mut reader, metadata.len, &holes);
                     let work = match read {
-                        Ok(bytes) => self.digest(metadata, bytes, holes),
+                        Ok(bytes) => self.digest(metadata, bytes, holes, treatment),
                         Err(error) => return self.leave_out(inode, path, ProblemKind::of(&error)),
                     };
-                    return self.wait_for(Pending { inode, path, bytes, work });
+                    return self.wait_for(Pending { inode, path, bytes, treatment, work });
                 }
                 let reader = Box::new(reader);
                 // It is gone with the next entry, and its bytes come after those of the others.
                 self.settle_all()?;
+                self.contents.treat(treatment);
                 let outcome = self.contents.large_reader(metadata, reader, holes)?;
                 return self.settle(inode, path, outcome);
             }
         };
-        self.wait_for(Pending { inode, path, bytes, work })
+        self.wait_for(Pending { inode, path, bytes, treatment, work })
     }
 
     /// Puts a file among those whose turn has not come, and settles the oldest ones.
@@ -249,10 +261,17 @@ impl<'env> Intake<'env> {
     }
 
     /// Lets a thread digest a content that is in memory.
-    fn digest(&self, metadata: Metadata, bytes: Vec<u8>, holes: Vec<Range<u64>>) -> Work {
+    fn digest(
+        &self,
+        metadata: Metadata,
+        bytes: Vec<u8>,
+        holes: Vec<Range<u64>>,
+        treatment: Treatment,
+    ) -> Work {
         let env = self.build.env;
         Work::Small(self.build.submit(Urgency::Urgent, Stage::Read, move |_| {
-            SmallResult::Read(Box::new(sketched(env, small_content(metadata, bytes, holes))))
+            let content = small_content(metadata, bytes, holes);
+            SmallResult::Read(Box::new(sketched(env, content, treatment)))
         }))
     }
 
@@ -270,6 +289,7 @@ impl<'env> Intake<'env> {
         };
         self.build.check_cancel()?;
         self.pending_bytes -= pending.bytes;
+        self.contents.treat(pending.treatment);
         let outcome = match pending.work {
             Work::Probe(ticket) => match self.build.wait(&ticket) {
                 // There will be no image, so its content is not needed.

@@ -1,5 +1,6 @@
 //! The first half of a build: takes entries through all stages up to the last frame.
 
+mod treatment; // how one file is treated
 mod sketched; // what is found out about a content beforehand
 mod copied; // contents that come once
 pub(crate) mod contents; // puts contents into the stream

@@ -3,14 +3,25 @@
 
 use crate::content::read::SmallContent;
 use crate::exec::build::Env;
+use crate::intake::treatment::Treatment;
 use crate::layout::similarity::{self, Sketcher};
 use crate::plan::order::Order;
 use crate::recompress::take_apart::{may_hold_streams, memory_len, memory_len_max, take_apart};
 
 /// Adds what the build needs to know of a content: the streams in it, and the similarity sketch
 /// where the order needs it.
-pub(crate) fn sketched(env: &Env<'_>, mut content: SmallContent) -> SmallContent {
-    if env.plan.recompress && may_hold_streams(&content.bytes) {
+pub(crate) fn sketched(
+    env: &Env<'_>,
+    mut content: SmallContent,
+    treatment: Treatment,
+) -> SmallContent {
+    if let Some(category) = treatment.category {
+        content.category = category;
+    }
+    if treatment.ignores_samples() {
+        content.samples.clear();
+    }
+    if treatment.recompress && may_hold_streams(&content.bytes) {
         let reservation = env.gate.reserve(memory_len_max(content.bytes.len() as u64));
         if reservation.is_none() || !env.meet(content.digest) {
             content.is_deferred = true;

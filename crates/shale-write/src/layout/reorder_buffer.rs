@@ -16,6 +16,7 @@ use shale_format::Category;
 
 use crate::exec::spill::Spill;
 use crate::layout::order::LayoutOrder;
+use crate::plan::classes::ClassIndex;
 use crate::plan::error::WriteError;
 use crate::plan::order::Order;
 
@@ -44,6 +45,7 @@ pub(crate) struct Item {
     pub(crate) content: u32,
     pub(crate) content_len: u64,
     pub(crate) category: Category,
+    pub(crate) class: ClassIndex,
 }
 
 /// Memory is allocated in blocks of this length.
@@ -126,11 +128,11 @@ impl ReorderBuffer {
         start: u64,
         content: u64,
         content_len: u64,
-        category: Category,
+        (category, class): (Category, ClassIndex),
         sketch: &[u64],
     ) {
         let end = self.end;
-        self.items.push(Item { start, end, content: content as u32, content_len, category });
+        self.items.push(Item { start, end, content: content as u32, content_len, category, class });
         self.layout_order.push(sketch, end - start);
     }
 
@@ -214,7 +216,7 @@ mod tests {
                 let start = buffer.end();
                 let content = bytes(n as u64 + 3, len);
                 content.chunks(300_000).for_each(|piece| _ = buffer.push(piece).unwrap());
-                buffer.end_content(start, n as u64, len as u64, Category::Text, &[]);
+                buffer.end_content(start, n as u64, len as u64, (Category::Text, 0), &[]);
             }
             assert_eq!(buffer.order(), [0, 1, 2, 3, 4, 5]);
             assert_eq!(buffer.file_len() > 0, memory_len_max < 1 << 30);

@@ -26,7 +26,7 @@ use shale_format::limits::{
 };
 pub use shale_host::THREADS_MAX;
 
-use crate::plan::codecs::Codecs;
+use crate::plan::classes::{Asked, Classes, FrameClass};
 use crate::plan::error::WriteError;
 use crate::plan::level::{LEVELS, Level, ReferenceLimits};
 use crate::plan::options::Options;
@@ -66,9 +66,6 @@ const TREE_BYTES_MAX: u64 = 64 << 20;
 /// fixed bytes. A hundred thousand such inodes fit into the maximum.
 const INTERNED_BYTES_MIN: u64 = 1 << 20;
 const INTERNED_BYTES_MAX: u64 = 32 << 20;
-/// Longest frame of hot files. The kernel reads this much ahead by default, so a page that a
-/// program waits for costs little more than the pages that are read with it.
-const HOT_FRAME_LEN_MAX: u32 = 128 << 10;
 /// Smallest and largest frame length that the options may ask for.
 const FRAME_LEN_MIN: u32 = 4 << 10;
 
@@ -77,13 +74,15 @@ const FRAME_LEN_MIN: u32 = 4 << 10;
 pub(crate) struct Plan {
     pub(crate) threads: usize,
     pub(crate) level: &'static Level,
-    pub(crate) codecs: Codecs,
+    /// How frames are compressed, for files without rule and for those of rules.
+    pub(crate) classes: Classes,
     pub(crate) page_settings: Settings,
+    /// Plain bytes of the longest frames.
     pub(crate) frame_len: usize,
     /// A thread keeps the encoders of all settings that it used, not only the last.
     pub(crate) keeps_encoders: bool,
-    /// How frames of hot files differ, if a list names hot files.
-    pub(crate) hot: Option<Hot>,
+    /// A list names hot files.
+    pub(crate) has_hot: bool,
     pub(crate) references: Option<ReferenceLimits>,
     pub(crate) segment_window_len: u32,
     /// Bytes of packed names and attributes kept in memory before they go to a temporary file.
@@ -103,13 +102,6 @@ pub(crate) struct Plan {
     pub(crate) flight_bytes_max: u64,
     /// Plain bytes of frames kept in memory before they go to a temporary file.
     pub(crate) waiting_bytes_max: u64,
-}
-
-/// Frames of hot files, which decode quickly.
-#[derive(Debug, Clone)]
-pub(crate) struct Hot {
-    pub(crate) codecs: Codecs,
-    pub(crate) frame_len: usize,
 }
 
 impl Plan {
@@ -142,13 +134,16 @@ impl Plan {
         }
         let wrong =
             |(codec, error): (String, SettingsError)| option("codec", codec, error.to_string());
-        let codecs = Codecs::new(level, &options.codecs).map_err(wrong)?;
-        let hot = if options.first_is_hot && !options.first.is_empty() {
-            let codecs = Codecs::hot(level, &options.codecs).map_err(wrong)?;
-            Some(Hot { codecs, frame_len: frame_len.min(HOT_FRAME_LEN_MAX) as usize })
-        } else {
-            None
+        let has_hot = options.first_is_hot && !options.first.is_empty();
+        let asked = Asked {
+            level,
+            codecs: &options.codecs,
+            frame_len: options.frame_len,
+            has_hot,
+            has_references: options.references.is_some(),
         };
+        let classes = Classes::new(asked, &options.rules).map_err(wrong)?;
+        let frame_len = classes.all().iter().map(|class| class.frame_len).max().unwrap_or(0);
         let page_settings = Settings { level: level.page_level, ..zstd() };
         let asked = options.references.unwrap_or(level.references);
         let references = ReferenceLimits {
@@ -156,25 +151,27 @@ impl Plan {
             depth_max: asked.depth_max.min(REFERENCE_DEPTH_MAX),
             ..asked
         };
-        let none = references.count_max == 0 || references.depth_max == 0;
-        let references = (!none).then_some(references);
+        let references = (!references.is_none()).then_some(references);
         let order = options.order.unwrap_or(level.order);
         let plan = Self {
             threads: shale_host::thread_count(options.threads),
             level,
-            codecs,
             page_settings,
-            frame_len: frame_len as usize,
+            frame_len,
             keeps_encoders: true,
-            hot,
+            has_hot,
             references,
             segment_window_len: options.segment_window_len.unwrap_or(level.segment_window_len),
             tree_bytes_max: 0,
             interned_bytes_max: 0,
             order,
-            reorders: order != Order::Source || !options.first.is_empty(),
+            reorders: order != Order::Source
+                || !options.first.is_empty()
+                || classes.all().len() > 1,
             reorder_bytes_max: 0,
-            recompress: options.recompress.unwrap_or(false),
+            recompress: options.recompress.unwrap_or(false)
+                || options.rules.all().iter().any(|rule| rule.recompress == Some(true)),
+            classes,
             recompress_bytes_max: 0,
             flight_bytes_max: 0,
             waiting_bytes_max: 0,
@@ -189,15 +186,27 @@ impl Plan {
         let prefix_len = self.references.map_or(0, |limits| {
             (u64::from(limits.count_max) * frame_len).min(there - frame_len.min(there))
         });
-        let distinct = self.codecs.distinct();
-        let of_all =
-            distinct.iter().map(|s| s.encoder_memory_len(frame_len as usize, prefix_len as usize));
-        let of_hot = self.hot.iter().flat_map(|hot| {
-            let added = hot.codecs.distinct().into_iter().filter(|s| !distinct.contains(s));
-            added.map(|s| s.encoder_memory_len(hot.frame_len, 0))
-        });
-        let encoders: Vec<u64> = of_all.chain(of_hot).collect();
-        let lines = if self.level.tries_filters { lines_memory_len(frame_len as usize) } else { 0 };
+        let mut distinct: Vec<Settings> = Vec::new();
+        let mut encoders: Vec<u64> = Vec::new();
+        let mut add = |settings: Vec<Settings>, frame_len: u64, prefix_len: u64| {
+            for settings in settings {
+                if !distinct.contains(&settings) {
+                    distinct.push(settings);
+                    let len = settings.encoder_memory_len(frame_len as usize, prefix_len as usize);
+                    encoders.push(len);
+                }
+            }
+        };
+        let classes = || self.classes.all().iter();
+        classes().for_each(|class| add(class.codecs.distinct(), frame_len, prefix_len));
+        for hot in classes().filter_map(|class| class.hot.as_ref()) {
+            add(hot.codecs.distinct(), hot.frame_len as u64, 0);
+        }
+        let may_try_lines = |class: &FrameClass| class.tries_lines || class.tries_filters;
+        let lines = match classes().any(may_try_lines) {
+            true => lines_memory_len(frame_len as usize),
+            false => 0,
+        };
         let fixed = self.fixed_bytes(there);
         // One thread may need the encoders of all settings, or make each when it is needed.
         let thread_bytes = |keeps_encoders: bool| {
@@ -285,10 +294,10 @@ impl Plan {
         let references = self.references.unwrap_or(ReferenceLimits::NONE);
         format!(
             "level={} codec={} frame-len={} references={} depth={} closure={} spread={} segment-window={} \
-             order={}{}{} page-codec={} times-kept={}{}",
+             order={}{}{} page-codec={} times-kept={}{}{}",
             self.level.level,
-            self.codecs,
-            self.frame_len,
+            self.classes.usual().codecs,
+            self.classes.usual().frame_len,
             references.count_max,
             references.depth_max,
             references.closure_bytes_max,
@@ -296,9 +305,10 @@ impl Plan {
             self.segment_window_len,
             self.order,
             first(options),
-            if self.recompress { " recompress" } else { "" },
+            if options.recompress.unwrap_or(false) { " recompress" } else { "" },
             self.page_settings,
             options.times_kept,
+            rules(options),
             label(options)
         )
     }
@@ -310,6 +320,13 @@ const LABEL_LEN_MAX: usize = 255;
 /// The label, as the last part of the description: it may contain spaces.
 fn label(options: &Options) -> String {
     options.label.as_ref().map_or(String::new(), |label| format!(" label={label}"))
+}
+
+/// The rules, as part of the description, without spaces and control characters.
+fn rules(options: &Options) -> String {
+    let rules = options.rules.all().iter();
+    let rules = rules.map(|rule| rule.text.escape_ascii().to_string().replace(' ', "\\x20"));
+    rules.map(|rule| format!(" rule={rule}")).collect()
 }
 
 /// The list of contents that are stored first, as part of the description.

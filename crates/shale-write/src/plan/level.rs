@@ -75,6 +75,11 @@ pub struct ReferenceLimits {
 }
 
 impl ReferenceLimits {
+    /// Returns whether no frame may refer to another.
+    pub fn is_none(&self) -> bool {
+        self.count_max == 0 || self.depth_max == 0
+    }
+
     /// No references.
     pub const NONE: Self =
         Self { count_max: 0, depth_max: 0, closure_bytes_max: 0, co_read_bytes_max: 0 };

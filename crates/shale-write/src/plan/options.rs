@@ -12,6 +12,7 @@ use shale_model::Problem;
 use crate::plan::error::WriteError;
 use crate::plan::level::{LEVEL_DEFAULT, ReferenceLimits};
 use crate::plan::order::Order;
+use crate::plan::rules::FileRules;
 
 /// Options of [`crate::create`].
 #[derive(Debug, Clone)]
@@ -32,6 +33,9 @@ pub struct Options {
     /// Codecs and their settings, for one category of data or for all. The level's by default.
     /// Later settings override earlier ones; settings for a category override those for all.
     pub codecs: Vec<(Option<Category>, Settings)>,
+    /// Rules that give files at some paths another codec, level or treatment. Contents of rules
+    /// with a codec, a level or `lines` are stored after the others, and share no frame with them.
+    pub rules: Arc<FileRules>,
     /// The order in which contents are stored. The level's by default.
     pub order: Option<Order>,
     /// Paths, as the source writes them, whose contents are stored before all others, in this
@@ -77,6 +81,7 @@ impl Default for Options {
             memory_bytes_there: 0,
             frame_len: None,
             codecs: Vec::new(),
+            rules: Arc::default(),
             order: None,
             first: Vec::new(),
             first_is_hot: false,

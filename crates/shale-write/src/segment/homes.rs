@@ -33,7 +33,7 @@ pub(crate) struct Homes {
 impl Homes {
     pub(crate) fn of(old: Arc<OldFrames>, plan: &Plan) -> Self {
         let bound = plan.references.map_or(u64::MAX, |limits| limits.co_read_bytes_max);
-        Self { old, read_bytes_max: bound.saturating_sub(plan.frame_len as u64) }
+        Self { old, read_bytes_max: bound.saturating_sub(plan.classes.usual().frame_len as u64) }
     }
 
     /// Returns the homes of a content, as ranges of the stream: those that most of its anchors

@@ -36,6 +36,10 @@ pub fn of(name: &str) -> (&'static [Example], &'static [&'static str]) {
                     "Leaves out caches, object files and files of more than 1 GiB.",
                 ),
                 (
+                    "shale create app -o app.shale --rule '*.log: level=9' --rule '/bin/: codec=lz4'",
+                    "Packs some files smaller, and others so that they are read faster.",
+                ),
+                (
                     "shale create dist -o dist.shale --all-root --mtime 2024-01-31T00:00:00Z",
                     "Gives the same bytes on every machine.",
                 ),

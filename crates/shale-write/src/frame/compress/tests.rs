@@ -12,6 +12,7 @@ fn packing(codec: Codec) -> Packing {
         array_choice: CodecChoice::one(settings),
         tries_incompressible: false,
         tries_filters: true,
+        tries_lines: true,
         effort: Some(Effort::THOROUGH),
         samples: None,
     }
@@ -139,7 +140,7 @@ fn lines_are_columns_where_that_is_shorter_than_with_references() {
     let packed = compressor.pack(&packing, &plain, Category::Text, references).unwrap();
     assert_eq!((packed.record.filter, &packed.references[..]), (Filter::None.id(), &[7][..]));
     // Filters are off.
-    let untried = Packing { tries_filters: false, ..packing };
+    let untried = Packing { tries_lines: false, ..packing };
     let packed = compressor.pack(&untried, &plain, Category::Text, Vec::new()).unwrap();
     assert_eq!(packed.record.filter, Filter::None.id());
 }
