@@ -61,8 +61,10 @@ pub struct Mount {
     pub foreground: bool,
     /// Mount options, separated by commas: allow_other, auto_unmount, dev, suid, noexec, loop,
     /// uid=, gid=, threads=, cache=, prefetch=, push=, idle=, metrics=, hotlog=, offset=,
-    /// snapshot=, snapshots, follow, subdir=, view=, verify=, expect=, log= and mkdir. Options of
-    /// mount(8) that do not apply to a read-only image are accepted and ignored.
+    /// snapshot=, snapshots, follow, subdir=, view=, verify=, expect=, log=, mkdir, label and
+    /// fsname=.
+    ///
+    /// Options of mount(8) that do not apply to a read-only image are accepted and ignored.
     #[arg(short = 'o')]
     pub options: Vec<OsString>,
     /// Number of threads that answer requests and decode; 0 uses all processors.

@@ -20,6 +20,7 @@ mod layers; // images and snapshots as what is mounted
 mod hot_log; // the list of first reads
 mod metrics; // counters in a file, for monitoring
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub use hot_log::HotLog;
 use launcher::Launcher;
 use made_dir::MadeDir;
 use metrics::Metrics;
-use options::{MountOptions, Target};
+use options::{MountOptions, Source, Target};
 use shutdown::Shutdown;
 
 /// Memory for pages of all images that is not counted against the requested cache.
@@ -163,7 +164,7 @@ fn mount(
     let view = layers::open(target, options, &read, say);
     // A signal takes precedence over an error that came at the same time.
     shutdown.check()?;
-    let (view, tree) = view?;
+    let layers::Opened { view, tree, label } = view?;
     let (mut on_read, mut on_flush) = (None, None);
     if let (Some(path), Some(tree)) = (&options.hot_log, tree) {
         let log = HotLog::start(path, tree, Arc::clone(&options.driver.log))?;
@@ -175,7 +176,7 @@ fn mount(
         Some(path) => subtree(view, path)?,
     };
     let driver = shale_fuse::Options {
-        source_name: target.name(),
+        source_name: source_name(target, &options.source, label, say),
         on_read,
         on_flush,
         ..options.driver.clone()
@@ -195,6 +196,20 @@ fn mount(
         say.detail(line);
     }
     Ok(mounted)
+}
+
+/// Returns what the list of mounts shows as source.
+fn source_name(target: &Target, source: &Source, label: Option<String>, say: &Say) -> OsString {
+    match (source, label) {
+        (Source::Name(name), _) => name.clone(),
+        (Source::Label, Some(label)) => label.into(),
+        (Source::Label, None) => {
+            let name = target.name();
+            say.warn(format!("{}: the image has no label", text::escape(text::bytes(&name))));
+            name
+        }
+        (Source::Path, _) => target.name(),
+    }
 }
 
 /// Lays out `view` for the kernel, if `choice` asks for it. Returns `None` for FUSE: also if the

@@ -26,6 +26,30 @@ fn mounted(stage: &Stage) -> Vec<(String, String)> {
     found
 }
 
+#[test]
+fn findmnt_shows_the_type_and_the_label_or_a_name_as_source() {
+    let stage = Stage::without_image();
+    stage.run(0, &["create", "source", "--label", "nightly, build 7", "-qo", "image.shale"]);
+    stage.run(0, &["create", "source", "-qo", "plain.shale"]);
+    let Some(point) = Point::new(&stage) else { return };
+    let shown = |options: &str, image: &str| {
+        stage.run(0, &["mount", "-o", options, image, "mnt"]);
+        let words =
+            ["-nro", "SOURCE,FSTYPE", "-M", stage.path("mnt").to_str().unwrap()].map(str::to_owned);
+        let found = stage.other("findmnt", &words).output().unwrap().stdout;
+        stage.run(0, &["umount", "mnt"]);
+        point.becomes(false);
+        String::from_utf8(found).unwrap().trim_end().to_owned()
+    };
+    let folder = fs::canonicalize(stage.path("")).unwrap();
+    let path = |image: &str| format!("{} fuse.shale", folder.join(image).display());
+    assert_eq!(shown("ro", "image.shale"), path("image.shale"));
+    assert_eq!(shown("label", "image.shale"), "nightly,\\x20build\\x207 fuse.shale");
+    assert_eq!(shown("fsname=data", "image.shale"), "data fuse.shale");
+    assert_eq!(shown("label", "plain.shale"), path("plain.shale"));
+    stage.fails(2, &["mount", "-o", "fsname", "image.shale", "mnt"], &["fsname=data"]);
+}
+
 fn names(mounts: &[(&str, &str)]) -> Vec<(String, String)> {
     mounts.iter().map(|&(name, view)| (name.to_owned(), view.to_owned())).collect()
 }

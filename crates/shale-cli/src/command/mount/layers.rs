@@ -10,11 +10,20 @@ use anyhow::Context;
 use shale::read::{Image, Log, Options as ReadOptions, Tree};
 use shale_fuse::{Reopen, Snapshots, Union, View};
 
-use super::options::{Layer, MountOptions, Target};
+use super::options::{Layer, MountOptions, Source, Target};
 use crate::report::Say;
 use crate::{open, text};
 
-/// Opens a target. The second value is the tree, if the view is one tree.
+/// What a target shows.
+pub struct Opened {
+    pub view: Arc<dyn View>,
+    /// The tree, if the view is one tree.
+    pub tree: Option<Tree>,
+    /// The label of the image, of the topmost one where there are several, if it is asked for.
+    pub label: Option<String>,
+}
+
+/// Opens a target.
 ///
 /// # Errors
 /// An image or snapshot does not exist or cannot be read.
@@ -23,10 +32,14 @@ pub fn open(
     options: &MountOptions,
     read: &ReadOptions,
     say: &Say,
-) -> anyhow::Result<(Arc<dyn View>, Option<Tree>)> {
+) -> anyhow::Result<Opened> {
+    let mut label = None;
     let mut trees = Vec::with_capacity(target.layers.len());
     for layer in &target.layers {
         let (image, name) = (image(layer, options, read, say)?, text::path(&layer.image));
+        if options.source == Source::Label {
+            label = shale::label(&image).with_context(|| name.clone())?;
+        }
         if options.snapshots {
             let snapshots = match options.follow {
                 true => {
@@ -35,17 +48,17 @@ pub fn open(
                 }
                 false => Snapshots::new(&image),
             };
-            return Ok((Arc::new(snapshots.context(name)?), None));
+            return Ok(Opened { view: Arc::new(snapshots.context(name)?), tree: None, label });
         }
         let wanted = layer.snapshot.as_deref().or(options.snapshot.as_deref());
         trees.push(image.tree(&open::snapshot(wanted)).context(name)?);
     }
     if let [tree] = &trees[..] {
-        return Ok((Arc::new(tree.clone()), Some(tree.clone())));
+        return Ok(Opened { view: Arc::new(tree.clone()), tree: Some(tree.clone()), label });
     }
     let views = trees.into_iter().map(|tree| Arc::new(tree) as Arc<dyn View>).collect();
     let union = Union::new(views).context("cannot read the root of an image of the union")?;
-    Ok((Arc::new(union), None))
+    Ok(Opened { view: Arc::new(union), tree: None, label })
 }
 
 fn image(

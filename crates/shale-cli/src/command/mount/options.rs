@@ -82,6 +82,17 @@ impl Target {
     }
 }
 
+/// What the list of mounts shows as source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The path of the image.
+    Path,
+    /// The label of the image.
+    Label,
+    /// This name.
+    Name(OsString),
+}
+
 /// All options of a mount.
 pub struct MountOptions {
     /// At least one.
@@ -100,6 +111,8 @@ pub struct MountOptions {
     pub prefetch: u64,
     pub subdir: Option<Vec<u8>>,
     pub view: ViewChoice,
+    /// What the list of mounts shows as source, instead of the path.
+    pub source: Source,
     /// The file for counters.
     pub metrics: Option<PathBuf>,
     /// The file for the list of first reads.
@@ -138,6 +151,7 @@ impl MountOptions {
             prefetch: 4 << 20,
             subdir: None,
             view: args.view.unwrap_or(ViewChoice::Fuse),
+            source: Source::Path,
             metrics: None,
             hot_log: None,
             verify: None,
@@ -260,6 +274,12 @@ impl MountOptions {
                 let value = value.context("-o log needs a path: log=/var/log/shale.log")?;
                 *log = Some(PathBuf::from(OsStr::from_bytes(value)));
             }
+            "label" => self.source = Source::Label,
+            "fsname" => {
+                let value = raw.filter(|value| !value.is_empty());
+                let value = value.context("-o fsname needs a name: fsname=data")?;
+                self.source = Source::Name(OsString::from_vec(value.to_vec()));
+            }
             "metrics" => {
                 let value = raw.context("-o metrics needs a path: metrics=/run/shale.prom")?;
                 self.metrics = Some(std::path::absolute(OsStr::from_bytes(value))?);
@@ -312,7 +332,7 @@ impl MountOptions {
                 "-o {option}: no such option; the options are allow_other, auto_unmount, dev, suid, \
                  noexec, loop, uid=, gid=, threads=, cache=, prefetch=, push=, idle=, metrics=, \
                  hotlog=, log=, mkdir, offset=, snapshot=, snapshots, follow, subdir=, view=, \
-                 verify=, expect=, base="
+                 verify=, expect=, base=, label, fsname="
             ),
         }
         Ok(())
