@@ -156,6 +156,13 @@ pub enum Command {
     Ls(Ls),
     /// Show a directory of an image as a tree.
     Tree(TreeArgs),
+    /// Walk through an image in a terminal: look at files, search and extract.
+    ///
+    /// Keys: arrows or h j k l move, Enter opens a directory or shows a file, / searches, f finds
+    /// names in all directories, x shows bytes, e extracts, s lists snapshots, ? helps, q ends.
+    /// Directories show their first million entries, and files as text their first MiB; as bytes,
+    /// files are shown whole.
+    Browse(ImageArgs),
     /// Show how large the directories of an image are.
     Du(Du),
     /// Show all metadata of files in an image.

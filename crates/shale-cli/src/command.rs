@@ -21,6 +21,7 @@ pub mod mounts; // lists mounts
 pub mod stats; // statistics of a mount
 pub mod ls; // directories
 pub mod tree; // directories as a tree
+pub mod browse; // an image in a terminal
 pub mod du; // sizes of directories
 pub mod stat; // metadata of files
 pub mod find; // entries that pass tests

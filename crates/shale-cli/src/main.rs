@@ -128,6 +128,7 @@ fn command(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
         Command::Umount(args) => command::umount::run(args, say),
         Command::Ls(args) => command::ls::run(args, say),
         Command::Tree(args) => command::tree::run(args, say),
+        Command::Browse(args) => command::browse::run(args, say),
         Command::Du(args) => command::du::run(args, say),
         Command::Stat(args) => command::stat::run(args, say),
         Command::Find(args) => command::find::run(args, say),

@@ -11,6 +11,7 @@ mod labels; // SELinux labels
 mod sources; // several sources that claim one path
 mod extract; // policies, patterns, damage, existing files and links
 mod listing; // ls, tree, stat, cat, info, dump, check
+mod browse; // the browser, in a terminal
 mod report_page; // the page of `shale report`
 mod query; // find, diff, grep and snapshots
 mod thin; // thin images, deltas and patches

@@ -113,6 +113,16 @@ pub fn of(name: &str) -> (&'static [Example], &'static [&'static str]) {
             &[("shale tree -d image.shale", "Shows the directories.")],
             &["shale-ls(1)", "shale-du(1)"],
         ),
+        "browse" => (
+            &[
+                ("shale browse image.shale", "Walks through an image; ? shows the keys."),
+                (
+                    "shale browse https://example.org/image.shale",
+                    "The same with an image on a web server: only what is looked at is fetched.",
+                ),
+            ],
+            &["shale-ls(1)", "shale-find(1)", "shale-extract(1)", "shale-report(1)"],
+        ),
         "du" => (
             &[("shale du -h image.shale", "Shows how large the directories are.")],
             &["shale-ls(1)", "shale-info(1)"],
