@@ -1,8 +1,9 @@
-//! Create, append, check and extract, as the package calls them.
+//! Create, append, cut, merge, check and extract, as the package calls them.
 //!
 //! Options come as a dictionary that the package has filled, so that their defaults and their
 //! documentation stand in one place. Results are dictionaries, too.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,20 +11,24 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use shale::read::{Identity, TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
+use shale::read::{Identity, SnapshotChoice, TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
 use shale::write::Report;
 use shale::{
     AppendOptions, Cancel, CheckLevel, CheckOptions, Choose, CreateOptions, ExtractOptions, Input,
-    Output, Overwrite, Patterns, Rules, SourceOptions,
+    MergePart, Output, Overwrite, Patterns, Rules, Share, SourceOptions,
 };
 
 use crate::failure::failure;
 use crate::source;
-use crate::tree::Tree;
+use crate::tree::{Image, Tree};
 use crate::work::run;
 
 /// (path, prefix in the image)
 type Source = (PathBuf, Option<Vec<u8>>);
+
+/// (start, end, paths): an interval without `paths`, or only `paths` if there is no start.
+type PyShare<'py> = (Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>, Paths<'py>);
+type Paths<'py> = Vec<Bound<'py, PyBytes>>;
 
 /// Packs sources into an image.
 #[pyfunction]
@@ -88,6 +93,66 @@ pub(crate) fn append<'py>(
     result.set_item("verified", report.verified.is_some())?;
     result.set_item("snapshot", report.number)?;
     result.set_item("added_bytes", report.added_bytes)?;
+    Ok(result)
+}
+
+/// Cuts source directories into shares of about `part_bytes`: (shares, entries, bytes, links). A
+/// share is what the option `share` of [`create`] takes.
+#[pyfunction]
+#[allow(clippy::type_complexity)] // A record of Python.
+pub(crate) fn cut<'py>(
+    py: Python<'py>,
+    sources: Vec<Source>,
+    part_bytes: u64,
+    options: &Bound<'py, PyDict>,
+    listener: Option<Py<PyAny>>,
+) -> PyResult<(Vec<PyShare<'py>>, u64, u64, u64)> {
+    let cancel = Cancel::new();
+    let options = create_options(options, &cancel)?.to_source();
+    let inputs = inputs(sources);
+    let made = run(py, &cancel, listener.as_ref(), |progress| {
+        shale::cut(&inputs, &options, part_bytes, progress)
+    })?;
+    let made = made.map_err(|error| failure(py, error.into()))?;
+    let bytes = |path: &Vec<u8>| PyBytes::new(py, path);
+    let all = |paths: &HashSet<Vec<u8>>| {
+        let mut paths: Vec<&Vec<u8>> = paths.iter().collect();
+        paths.sort_unstable();
+        paths.into_iter().map(bytes).collect()
+    };
+    let shares = made.shares.iter().map(|share| match share {
+        Share::Interval { start, end, without } => {
+            (Some(bytes(start)), end.as_ref().map(bytes), all(without))
+        }
+        Share::Paths { paths, .. } => (None, None, all(paths)),
+    });
+    Ok((shares.collect(), made.entries, made.bytes, made.links))
+}
+
+/// Merges trees of images, each (image, number of the snapshot, prefix), into a new image.
+#[pyfunction]
+pub(crate) fn merge<'py>(
+    py: Python<'py>,
+    parts: Vec<(Py<Image>, usize, Vec<u8>)>,
+    keeps_snapshots: bool,
+    output: PathBuf,
+    options: &Bound<'py, PyDict>,
+    listener: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let cancel = Cancel::new();
+    let options = create_options(options, &cancel)?;
+    let parts = parts.into_iter().map(|(image, snapshot, prefix)| {
+        MergePart::new(Arc::clone(&image.get().image))
+            .snapshot(SnapshotChoice::Index(snapshot))
+            .prefix(prefix)
+    });
+    let parts: Vec<MergePart> = parts.collect();
+    let made = run(py, &cancel, listener.as_ref(), |progress| {
+        shale::merge(&parts, keeps_snapshots, &output, &options, progress)
+    })?;
+    let report = made.map_err(|error| failure(py, error))?;
+    let result = build_report(py, &report.build)?;
+    result.set_item("verified", report.verified.is_some())?;
     Ok(result)
 }
 
@@ -206,7 +271,16 @@ fn create_options(options: &Bound<'_, PyDict>, cancel: &Cancel) -> PyResult<Crea
     build.temp_dir = get(options, "temp_dir")?;
     build.times_kept = times_kept;
     build.cancel = Some(cancel.flag());
-    let choose = Choose { rules: Arc::new(rules), ..Choose::default() };
+    let mut choose = Choose { rules: Arc::new(rules), ..Choose::default() };
+    let share = get::<Option<(Option<Vec<u8>>, Option<Vec<u8>>, Vec<Vec<u8>>)>>(options, "share")?;
+    choose.share = share.map(|share| {
+        Arc::new(match share {
+            (None, _, paths) => Share::paths(paths),
+            (Some(start), end, without) => {
+                Share::Interval { start, end, without: without.into_iter().collect() }
+            }
+        })
+    });
     let source = SourceOptions::default().choose(choose).replace(get(options, "replace")?);
     Ok(CreateOptions::default()
         .build(build)

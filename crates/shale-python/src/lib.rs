@@ -1,5 +1,5 @@
 //! The compiled module of the Python package `shalefs`: reads images at the speed of the `shale`
-//! command, and creates, extends, checks and extracts them.
+//! command, and creates, extends, merges, checks and extracts them.
 //!
 //! It is `shalefs._native`, which only that package imports. The package has a reader in Python
 //! for machines without this module; [`tree::Tree`] has the methods of that reader's trees, so
@@ -12,7 +12,7 @@ mod failure; // errors as exceptions of Python
 mod source; // bytes that Python reads
 mod tree; // an open image and its trees
 mod work; // long work: progress, and the interrupt key
-mod build; // create, append, check, extract
+mod build; // create, append, cut, merge, check, extract
 
 use pyo3::prelude::*;
 
@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
-    use crate::build::{append, check, create, extract};
+    use crate::build::{append, check, create, cut, extract, merge};
     #[pymodule_export]
     use crate::tree::{Image, Tree};
 }

@@ -10,13 +10,15 @@ use std::thread;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use shale::read::{
-    Attributes, Fault, Identity, InodeKind, Options, ReadError, SnapshotChoice, TIME_ATIME,
-    TIME_BTIME, TIME_CTIME, TIME_MTIME, Timestamp,
+    Attributes, Fault, Identity, InodeKind, Options, PieceKind, ReadError, SnapshotChoice,
+    TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME, Timestamp,
 };
 
 use crate::failure::{named, read_failure};
 use crate::source;
 
+/// Smallest bound of the page cache: a few pages of each table.
+const PAGE_BYTES_MIN: u64 = 4 << 20;
 /// Links that one path may pass, as on Linux.
 const LINKS_MAX: usize = 40;
 /// Longest range that one call returns: what a list of bytes can hold on any system.
@@ -32,7 +34,7 @@ type Times = (Option<i128>, Option<i128>, Option<i128>, Option<i128>);
 /// An open image.
 #[pyclass(frozen)]
 pub(crate) struct Image {
-    image: Arc<shale::read::Image>,
+    pub(crate) image: Arc<shale::read::Image>,
 }
 
 #[pymethods]
@@ -50,6 +52,9 @@ impl Image {
         };
         let source = source::open(source)?;
         let options = Options::default().expect(expect).cache_bytes_max(cache_bytes);
+        // Who wants a small cache of frames opens many images, and wants few pages of each, too.
+        let page_bytes = options.page_cache_bytes_max.min(cache_bytes.max(PAGE_BYTES_MIN));
+        let options = options.page_cache_bytes_max(page_bytes);
         let opened = py.detach(|| shale::read::Image::open(source, options));
         Ok(Self { image: opened.map_err(|error| read_failure(py, error))? })
     }
@@ -66,6 +71,18 @@ impl Image {
     #[getter]
     fn snapshots<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
         self.image.snapshots().iter().map(|snapshot| PyBytes::new(py, &snapshot.name)).collect()
+    }
+
+    /// Frames in the image.
+    #[getter]
+    fn frame_count(&self) -> u64 {
+        self.image.frame_count()
+    }
+
+    /// Frames that were decoded since the image was opened, those that others refer to included.
+    #[getter]
+    fn frames_decoded(&self) -> u64 {
+        self.image.counters().snapshot().frames_decoded
     }
 
     /// The tree of a snapshot.
@@ -180,13 +197,20 @@ impl Tree {
         length: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let failed = |error| read_failure(py, error);
-        let size = py.detach(|| self.tree.attributes(inode)).map_err(failed)?.size;
-        let len = length.min(size.saturating_sub(offset));
+        let of = py.detach(|| self.tree.attributes(inode)).map_err(failed)?;
+        let Some(content) = of.content() else {
+            // The reader says what is wrong with it.
+            let none = py.detach(|| self.tree.read(inode, offset, &mut [])).map_err(failed)?;
+            return Ok(PyBytes::new(py, &vec![0; none]));
+        };
+        let len = length.min(of.size.saturating_sub(offset));
         if len > READ_LEN_MAX {
             return Err(pyo3::exceptions::PyMemoryError::new_err("a range that no memory holds"));
         }
         PyBytes::new_with(py, len as usize, |buf| {
-            let read = py.detach(|| self.tree.read(inode, offset, buf)).map_err(failed)?;
+            let image = self.tree.image();
+            let read = py.detach(|| image.read_content(content, offset, buf));
+            let read = read.map_err(|error| failed(error.at(format!("file inode {inode}"))))?;
             match read == len as usize {
                 true => Ok(()),
                 false => Err(named(py, "DamagedError", "a file is shorter than it says".into())),
@@ -206,6 +230,14 @@ impl Tree {
         let read = py.detach(|| self.read_sorted(&ranges, threads.clamp(1, 64)));
         let read = read.map_err(|error| read_failure(py, error))?;
         Ok(read.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
+    }
+
+    /// Where regular files are stored: (content, first frame, last frame), `None` for files without
+    /// frames. Files of one content are equal. Of what is rebuilt, the frames are not known.
+    #[allow(clippy::type_complexity)] // A record of Python.
+    fn places(&self, py: Python<'_>, inodes: Vec<u64>) -> PyResult<Vec<(u64, Option<(u64, u64)>)>> {
+        let find = || inodes.iter().map(|&inode| self.place(inode)).collect::<Result<_, _>>();
+        py.detach(find).map_err(|error| read_failure(py, error))
     }
 
     /// Parts of a regular file that are data, as (start, end).
@@ -237,6 +269,17 @@ impl Tree {
             when(TIME_BTIME, of.btime),
         );
         (of.mode(), of.link_count, of.uid, of.gid, of.size, of.device(), times)
+    }
+
+    fn place(&self, inode: u64) -> Result<(u64, Option<(u64, u64)>), ReadError> {
+        let mut frames: Option<(u64, u64)> = None;
+        for piece in self.tree.pieces(inode, 0..u64::MAX)? {
+            if let PieceKind::Frame { frame, .. } = piece?.kind {
+                let (first, last) = frames.unwrap_or((frame, frame));
+                frames = Some((first.min(frame), last.max(frame)));
+            }
+        }
+        Ok((self.tree.attributes(inode)?.content().unwrap_or(0), frames))
     }
 
     /// The inner error is what a system call would return.
@@ -282,18 +325,25 @@ impl Tree {
         ranges: &[(u64, u64, u64)],
         threads: usize,
     ) -> Result<Vec<Vec<u8>>, ReadError> {
+        let image = self.tree.image();
         let mut order = Vec::with_capacity(ranges.len());
         for (index, &(inode, offset, len)) in ranges.iter().enumerate() {
             let of = self.tree.attributes(inode)?;
             let len = len.min(of.size.saturating_sub(offset));
-            order.push((of.content().unwrap_or(0), offset, len, index));
+            let Some(content) = of.content() else {
+                self.tree.read(inode, offset, &mut [])?; // Says what is wrong with it.
+                continue;
+            };
+            order.push((content, offset, len, index));
         }
         order.sort_unstable();
         let one = |part: &[(u64, u64, u64, usize)]| {
             let mut read = Vec::with_capacity(part.len());
-            for &(_, offset, len, index) in part {
+            for &(content, offset, len, index) in part {
                 let mut bytes = zeroes(len)?;
-                let found = self.tree.read(ranges[index].0, offset, &mut bytes)?;
+                let found = image
+                    .read_content(content, offset, &mut bytes)
+                    .map_err(|error| error.at(format!("file inode {}", ranges[index].0)))?;
                 bytes.truncate(found);
                 read.push((index, bytes));
             }

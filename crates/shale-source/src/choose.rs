@@ -10,6 +10,7 @@ use shale_model::{EntrySource, Metadata, Problem, Select, SourceEntry, SourceErr
 use crate::caches::Caches;
 use crate::git::GitRules;
 use crate::join::join;
+use crate::share::Share;
 use shale_model::pattern::Rules;
 
 /// Which entries are packed; all by default.
@@ -19,6 +20,8 @@ pub struct Choose {
     pub rules: Arc<Rules>,
     /// If set, only these paths in the image are packed, with the directories that lead to them.
     pub list: Option<Arc<Listed>>,
+    /// If set, only this share of the paths is packed; other builds pack the others.
+    pub share: Option<Arc<Share>>,
     /// Leave out block and character devices.
     pub no_devices: bool,
     /// Leave out pipes.
@@ -90,6 +93,7 @@ impl Choose {
     ) -> Option<Arc<dyn Select>> {
         let is_needed = !self.rules.is_empty()
             || self.list.is_some()
+            || self.share.is_some()
             || self.no_devices
             || self.no_fifos
             || self.no_sockets
@@ -143,6 +147,9 @@ impl Choose {
         };
         if is_left_out {
             return (false, b"its kind is left out");
+        }
+        if self.share.as_ref().is_some_and(|share| !share.takes(path, kind)) {
+            return (false, b"it is in another share");
         }
         if let Some(list) = &self.list {
             match list.paths.get(path) {

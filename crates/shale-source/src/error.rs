@@ -30,6 +30,12 @@ pub enum Error {
         /// The source.
         path: PathBuf,
     },
+    /// A source that is no directory was to be cut into shares.
+    #[error("{} is not a directory; only directories can be packed in parts", path.display())]
+    NotTree {
+        /// The source.
+        path: PathBuf,
+    },
     /// A snapshot was chosen of something that has none.
     #[error("{} is not a ShaleFS image, so it has no snapshots", path.display())]
     NoSnapshots {
@@ -63,6 +69,7 @@ impl Error {
         match self {
             Self::Host(error) => error.kind(),
             Self::Read(error) if error.is_corrupt() => ErrorKind::Damage,
+            Self::NotTree { .. } => ErrorKind::Misuse,
             _ => ErrorKind::Failed,
         }
     }

@@ -15,8 +15,10 @@ mod labels; // SELinux labels of a file of file contexts
 mod caches; // what lies in directories of caches
 mod git; // what `.gitignore` files leave out
 mod join; // several sources as one
+mod share; // a part of the entries, for one of several builds
 mod choose; // which entries are taken
 mod options; // what the caller decides
+mod cut; // shares for several builds
 mod follow; // links as what they lead to
 mod pipe; // what comes through a pipe
 mod image; // an image of ShaleFS as a source
@@ -28,6 +30,7 @@ pub use adjust::{Adjust, IdRange};
 pub use chmod::Chmod;
 pub use choose::{Choose, Decision, Listed, Record};
 pub use copied::{added, copied};
+pub use cut::{Cutting, PART_BYTES_MIN, cut};
 pub use described::{Input, InputKind};
 pub use directory::directory_source::DirectorySource;
 pub use directory::list::file_identity;
@@ -40,6 +43,7 @@ pub use manifest::manifest_source::ManifestSource;
 pub use open::{open, parts, without_empty};
 pub use options::{Container, Password, SourceOptions};
 pub use pseudo::Pseudo;
+pub use share::Share;
 
 /// The example of the README compiles.
 #[cfg(doctest)]

@@ -14,6 +14,7 @@ use shale_codec::Hasher;
 use shale_foreign::OpenOptions;
 use shale_foreign::detect::{Format, detect};
 use shale_foreign::oci::{self, OciOptions};
+use shale_format::InodeKind;
 use shale_host::NoProgress;
 use shale_model::{Amend, EntrySource, LinkId, Select};
 use shale_read::SnapshotChoice;
@@ -111,6 +112,12 @@ pub fn parts(
     let mut parts = Vec::with_capacity(inputs.len());
     for input in inputs {
         let prefix = input.prefix.clone().unwrap_or_default();
+        // The root of an input that has nothing in the share would add directories to it.
+        if let Some(share) = &options.choose.share
+            && !share.takes(&prefix, InodeKind::Directory)
+        {
+            continue;
+        }
         let git = match &input.kind {
             InputKind::Path(path) if options.choose.git_ignore && path.is_dir() => {
                 Some(Arc::new(GitRules::new(path)))

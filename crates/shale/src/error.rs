@@ -161,6 +161,7 @@ impl Error {
             }
             Self::Rule(_) => ErrorKind::Misuse,
             Self::Damaged { .. } => ErrorKind::Damage,
+            Self::Source(error) => error.kind(),
             Self::Read(error) if error.is_corrupt() => ErrorKind::Damage,
             _ => ErrorKind::Failed,
         }

@@ -96,8 +96,8 @@ pub use shale_query as query;
 pub use shale_read as read;
 pub use shale_source as source;
 pub use shale_source::{
-    Adjust, Chmod, Choose, Container, Decision, FileContexts, IdRange, Input, InputKind, Listed,
-    Password, Pseudo, SourceOptions,
+    Adjust, Chmod, Choose, Container, Cutting, Decision, FileContexts, IdRange, Input, InputKind,
+    Listed, PART_BYTES_MIN, Password, Pseudo, Share, SourceOptions, cut,
 };
 pub use shale_write as write;
 

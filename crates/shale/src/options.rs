@@ -37,7 +37,7 @@ impl CreateOptions {
     }
 
     /// Returns the options of the inputs, with what the build decides for them.
-    pub(crate) fn to_source(&self) -> SourceOptions {
+    pub fn to_source(&self) -> SourceOptions {
         self.source
             .clone()
             .threads(self.build.threads)

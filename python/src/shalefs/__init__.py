@@ -8,14 +8,14 @@
         data = image.read_bytes("2026-11/app.log", 0, 4096)
 """
 
-from .building import BuildReport, CheckReport, IncompleteWarning, append, check, create, extract_all
+from .building import BuildReport, CheckReport, IncompleteWarning, append, check, create, extract_all, merge
 from .errors import DamagedError, IdentityError, NotAnImageError, ShaleError, UnsupportedError
 from .filesystem import FileSystem, RawFile, Stat
 from ._engine import native as _native
 
 __all__ = ["BuildReport", "CheckReport", "DamagedError", "FileSystem", "IdentityError", "IncompleteWarning",
            "NotAnImageError", "RawFile", "ShaleError", "Stat", "UnsupportedError", "append", "check", "create",
-           "engine", "extract_all", "open"]
+           "engine", "extract_all", "merge", "open"]
 __version__ = "0.1.0"
 engine = "pure" if _native is None else "native"
 

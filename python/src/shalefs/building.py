@@ -1,9 +1,10 @@
-"""Creates, extends, checks and extracts images, as the command `shale` does. Needs the compiled module.
+"""Creates, extends, merges, checks and extracts images, as the command `shale` does. Needs the compiled module.
 
 What was left out, replaced or packed although it changed is in the result, and is a warning of the class
 IncompleteWarning. `warnings.simplefilter("error", shalefs.IncompleteWarning)` makes it an error.
 """
 
+import contextlib
 import os
 import time
 import warnings
@@ -14,6 +15,7 @@ from ._pure.source import BytesSource, FileSource, ObjectSource, UrlSource
 from .filesystem import _URL, FileSystem, PathType
 
 Progress = Callable[[str, int, int, int, int], None]
+Images = Union[Sequence[Union[PathType, FileSystem]], Mapping[str, Union[PathType, FileSystem]]]
 Sources = Union[PathType, Sequence[PathType], Mapping[str, PathType]]
 
 
@@ -101,6 +103,39 @@ def append(image: PathType, sources: Sources = (), *, add: bool = False, remove:
     return _report(made)
 
 
+def merge(images: Images, output: PathType, *, snapshots: bool = False, threads: int = 0, memory: int = 0,
+          parity: float = 0.0, snapshot: str = "", label: Optional[str] = None, replace: bool = False,
+          verify: bool = True, overwrite: bool = False, temp_dir: Optional[PathType] = None,
+          storage_options: Optional[dict] = None, progress: Optional[Progress] = None) -> BuildReport:
+    """Merges images into a new one, without packing anything again. The output is complete or absent.
+
+    `images` is a list of paths, URLs or open images, or a mapping of prefixes in the new image to them. The new image
+    has one tree of the chosen snapshots (the newest of a path), or with `snapshots` all snapshots of all images. Equal
+    contents are stored once. A path in several images is an error, unless it is a directory in all of them, or
+    `replace` lets the later image win. `storage_options` are for those that are URLs.
+    """
+    module = needs_native("shalefs.merge")
+    options = _options(None, threads, memory, (), (), ("mtime",), False, parity, snapshot, label, replace, False, False,
+                       verify, temp_dir)
+    options["overwrite"] = overwrite
+    if isinstance(images, Mapping):
+        named = [(image, os.fsencode(prefix).strip(b"/")) for prefix, image in images.items()]
+    else:
+        named = [(image, b"") for image in images]
+    # A source is read once, in order.
+    cache_bytes = max(1 << 20, (64 << 20) // max(1, len(named)))
+    with contextlib.ExitStack() as opened:
+        parts = []
+        for image, prefix in named:
+            if not isinstance(image, FileSystem):
+                is_url = isinstance(image, str) and _URL.match(image)
+                image = opened.enter_context(FileSystem(image, cache_bytes=cache_bytes,
+                                                        storage_options=storage_options if is_url else None))
+            parts.append((image._native(), image._now[2], prefix))
+        made = module.merge(parts, snapshots, os.fsdecode(output), options, progress)
+    return _report(made)
+
+
 def check(source, *, level: str = "content", expect: Optional[str] = None, threads: int = 0,
           storage_options: Optional[dict] = None, progress: Optional[Progress] = None) -> CheckReport:
     """Checks an image: `structure`, `tables`, `frames` or `content`. Damage is in the report, not an exception."""
@@ -150,20 +185,28 @@ def _options(level, threads, memory, rules, exclude, times, recompress, parity, 
     return {"level": level, "threads": threads, "memory": memory, "rules": lines, "times": list(times),
             "recompress": recompress, "parity_ppm": round(parity * 1_000_000), "snapshot": os.fsencode(snapshot),
             "label": label, "replace": replace, "skip_unreadable": skip_unreadable, "strict": strict, "verify": verify,
-            "temp_dir": None if temp_dir is None else os.fsdecode(temp_dir)}
+            "temp_dir": None if temp_dir is None else os.fsdecode(temp_dir), "share": None}
+
+
+def _silent_report(made):
+    for name in ("left_out", "changed"):
+        made[name] = [(os.fsdecode(path), why) for path, why in made[name]]
+    return BuildReport(**made)
 
 
 def _report(made):
-    for name in ("left_out", "changed"):
-        made[name] = [(os.fsdecode(path), why) for path, why in made[name]]
-    report = BuildReport(**made)
-    for what, listed in (("left out", report.left_out), ("changed while it was read", report.changed)):
-        if listed:
-            _warn(f"{len(listed)} {what}, first: {': '.join(listed[0])}")
-    for text in report.warnings:
-        _warn(text)
+    report = _silent_report(made)
+    _warn_of(report, 5)
     return report
 
 
-def _warn(text):
-    warnings.warn(text, IncompleteWarning, stacklevel=4)
+def _warn_of(report, level):
+    for what, listed in (("left out", report.left_out), ("changed while it was read", report.changed)):
+        if listed:
+            _warn(f"{len(listed)} {what}, first: {': '.join(listed[0])}", level)
+    for text in report.warnings:
+        _warn(text, level)
+
+
+def _warn(text, level=4):
+    warnings.warn(text, IncompleteWarning, stacklevel=level)

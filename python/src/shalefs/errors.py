@@ -7,6 +7,10 @@ import os
 class ShaleError(OSError):
     """Base of all errors of this package."""
 
+    def __reduce__(self):
+        # Between processes: the classes below are made from the message alone.
+        return type(self), (self.args[-1],)
+
 
 class DamagedError(ShaleError):
     """Bytes of the image are not as the format says: a wrong sum, a number out of range."""

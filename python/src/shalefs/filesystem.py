@@ -143,6 +143,11 @@ class FileSystem:
             raise ValueError("I/O operation on a closed image")
         return self._now[3]
 
+    def _native(self):
+        """The open image of the compiled module, for what only that can do."""
+        _ = self._tree
+        return self._now[1]
+
     def __getstate__(self):
         return self._arguments
 

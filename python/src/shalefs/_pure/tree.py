@@ -7,7 +7,7 @@ import errno
 import stat
 
 from ..errors import DamagedError
-from .image import _HOLE, Image
+from .image import _HOLE, _REBUILT, Image
 
 _LINKS_MAX = 40
 _SIGN = 1 << 63
@@ -140,6 +140,18 @@ class Tree:
         for content, offset, length, at in order:
             found[at] = self._image.read(content, offset, length)
         return found
+
+    def places(self, inodes):
+        """Where regular files are stored: [(content, (first frame, last frame) or None)]."""
+        return [self._place(self._row(inode)[13]) for inode in inodes]
+
+    def _place(self, content):
+        base, size = self._image.content_range(content)
+        seen = []
+        for length, stream in self._image.pieces(base, 0, size):
+            if stream < _REBUILT:
+                seen += [self._image.tables["frames"].last_at_most(at)[0] for at in (stream, stream + length - 1)]
+        return content, (min(seen), max(seen)) if seen else None
 
     def data_ranges(self, inode):
         """[(start, end)] of the parts of a regular file that are data."""
