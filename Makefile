@@ -28,6 +28,7 @@ help:
 	@echo "make test      everything, as CI runs it; a skipped test is a failure"
 	@echo "make soak      an hour of fuzzing, stress, damage and kills (SOAK_SECONDS)"
 	@echo "make test-python  the Python package, in a virtual environment"
+	@echo "make test-engines  the Python package on Ray and Spark"
 	@echo "make wheel     the Python package: wheels with and without the compiled module, in target/wheels"
 	@echo "make install   shale into PREFIX (default /usr/local), mount.shale and its kin into SBINDIR (/sbin)"
 	@echo "make install-capi  libshale, for C: library, header and pkg-config file"
@@ -64,12 +65,15 @@ test: rust
 soak: rust
 	@SOAK_SECONDS=$(SOAK_SECONDS) scripts/soak.sh
 
-.PHONY: test-python wheel
+.PHONY: test-python test-engines wheel
 wheel: rust
 	@scripts/wheel.sh
 
 test-python:
 	@scripts/test-python.sh
+
+test-engines: rust
+	@scripts/test-engines.sh
 
 NAMES = mkfs.shale mount.shale mount.fuse.shale fsck.shale
 BASH_COMPLETIONS = $(PREFIX)/share/bash-completion/completions

@@ -40,6 +40,7 @@ part "killed" promise long::killed
 part "mutations" promise fuzz_smoke
 export SHALE_AGAINST=$((seconds / 60))s
 part "importers" promise against
+part "engines" scripts/test-engines.sh
 
 printf '\nsoak: %d s; %s\n' "$SECONDS" "${failed[*]:-nothing failed}"
 [ ${#failed[@]} -eq 0 ]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the Python package in a virtual environment of its own, below the target folder: with the compiled module,
-# then with the reader in Python alone.
+# Tests the Python package in a virtual environment of its own, below the target folder: with the reader in Python
+# alone, then with the compiled module; its examples, and its types. scripts/test-engines.sh tests Ray and Spark.
 #
 # usage: test-python.sh [PYTEST OPTION...]      environment: CARGO_TARGET_DIR as for cargo
 # Installs what the package declares. Ends with status 1 if a test failed; changes nothing outside the target folder.
@@ -18,9 +18,10 @@ fi
 copy=$target/python-package
 rm -rf "$copy"
 cp -r python "$copy"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$copy[test]"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$copy[test,examples]"
 test() {
-  SHALEFS_ENGINE=$1 PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -m pytest --quiet -p no:cacheprovider python "${@:2}"
+  SHALEFS_ENGINE=$1 PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -m pytest --quiet -p no:cacheprovider \
+    python/tests "${@:2}"
 }
 test pure "$@"
 # The module of a debug build; `make wheel` packs that of a release build.
@@ -29,3 +30,7 @@ module=$("$venv/bin/python" -c 'import os, shalefs; print(os.path.dirname(shalef
 cp "$target/debug/lib_native.so" "$module"
 trap 'rm -f "$module"' EXIT
 test native "$@"
+types() { "$venv/bin/python" -m "$1" "${@:2}" || { echo "test-python: the types are wrong" >&2; exit 1; }; }
+# A program that uses all of the package, and the stub of the module beside the module itself.
+types mypy --strict --cache-dir "$target/mypy" python/typing/public_api.py
+types mypy.stubtest shalefs._native

@@ -8,9 +8,11 @@
         data = image.read_bytes("2026-11/app.log", 0, 4096)
 """
 
+from typing import Any, Mapping, Optional, Union
+
 from .building import BuildReport, CheckReport, IncompleteWarning, append, check, create, extract_all, merge
 from .errors import DamagedError, IdentityError, NotAnImageError, ShaleError, UnsupportedError
-from .filesystem import FileSystem, RawFile, Stat
+from .filesystem import Base, FileSystem, RawFile, Source, Stat
 from ._engine import native as _native
 
 __all__ = ["BuildReport", "CheckReport", "DamagedError", "FileSystem", "IdentityError", "IncompleteWarning",
@@ -20,8 +22,9 @@ __version__ = "0.1.0"
 engine = "pure" if _native is None else "native"
 
 
-def open(source, snapshot=None, expect=None, cache_bytes=64 << 20,  # noqa: A001 (a verb of its own)
-         storage_options=None, base=None) -> FileSystem:
+def open(source: Source, snapshot: Union[str, int, None] = None,  # noqa: A001 (a verb of its own)
+         expect: Optional[str] = None, cache_bytes: int = 64 << 20,
+         storage_options: Optional[Mapping[str, Any]] = None, base: Optional[Base] = None) -> FileSystem:
     """Opens an image: a path, a URL, the bytes of one (bytearray, memoryview), or a seekable binary file object.
 
     URLs are those that fsspec knows (`https://`, `s3://`, ...), with its `storage_options`. Only what is used is

@@ -8,13 +8,13 @@ import contextlib
 import os
 import time
 import warnings
-from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ._engine import native_source, needs_native
 from ._pure.source import BytesSource, FileSource, ObjectSource, UrlSource
-from .filesystem import _URL, FileSystem, PathType
+from .filesystem import _URL, FileSystem, PathType, Source
 
-Progress = Callable[[str, int, int, int, int], None]
+Progress = Callable[[str, int, int, int, int], object]
 Images = Union[Sequence[Union[PathType, FileSystem]], Mapping[str, Union[PathType, FileSystem]]]
 Sources = Union[PathType, Sequence[PathType], Mapping[str, PathType]]
 
@@ -106,7 +106,7 @@ def append(image: PathType, sources: Sources = (), *, add: bool = False, remove:
 def merge(images: Images, output: PathType, *, snapshots: bool = False, threads: int = 0, memory: int = 0,
           parity: float = 0.0, snapshot: str = "", label: Optional[str] = None, replace: bool = False,
           verify: bool = True, overwrite: bool = False, temp_dir: Optional[PathType] = None,
-          storage_options: Optional[dict] = None, progress: Optional[Progress] = None) -> BuildReport:
+          storage_options: Optional[Mapping[str, Any]] = None, progress: Optional[Progress] = None) -> BuildReport:
     """Merges images into a new one, without packing anything again. The output is complete or absent.
 
     `images` is a list of paths, URLs or open images, or a mapping of prefixes in the new image to them. The new image
@@ -136,8 +136,8 @@ def merge(images: Images, output: PathType, *, snapshots: bool = False, threads:
     return _report(made)
 
 
-def check(source, *, level: str = "content", expect: Optional[str] = None, threads: int = 0,
-          storage_options: Optional[dict] = None, progress: Optional[Progress] = None) -> CheckReport:
+def check(source: Source, *, level: str = "content", expect: Optional[str] = None, threads: int = 0,
+          storage_options: Optional[Mapping[str, Any]] = None, progress: Optional[Progress] = None) -> CheckReport:
     """Checks an image: `structure`, `tables`, `frames` or `content`. Damage is in the report, not an exception."""
     module = needs_native("shalefs.check")
     if isinstance(source, str) and _URL.match(source):

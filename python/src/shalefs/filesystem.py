@@ -12,7 +12,8 @@ import re
 import stat as stat_module
 import time
 import weakref
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (IO, Any, BinaryIO, Iterator, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union,
+                    overload)
 from urllib.parse import quote, unquote_to_bytes
 
 from . import errors
@@ -22,6 +23,9 @@ from ._pure.thin import Finder, gather
 from ._pure.utc import utc_period
 
 PathType = Union[str, bytes, "os.PathLike[str]"]
+# A path or URL; the bytes of an image; a seekable binary file.
+Source = Union[str, "os.PathLike[str]", bytearray, memoryview, BinaryIO, IO[bytes]]
+Base = Union[str, "os.PathLike[str]", bytearray, memoryview]
 
 
 class Stat(NamedTuple):
@@ -99,8 +103,9 @@ def _opener(base, options):
 class FileSystem:
     """A snapshot of an image. Reads are safe for threads; pickling and forks reopen the image on the other side."""
 
-    def __init__(self, source, snapshot=None, expect: Optional[str] = None, cache_bytes: int = 64 << 20,
-                 storage_options: Optional[dict] = None, base=None):
+    def __init__(self, source: Source, snapshot: Union[str, int, None] = None, expect: Optional[str] = None,
+                 cache_bytes: int = 64 << 20, storage_options: Optional[Mapping[str, Any]] = None,
+                 base: Optional[Base] = None) -> None:
         self._arguments = (source, snapshot, expect, cache_bytes, storage_options, base)
         self._before_fork = None
         self._reopen()
@@ -157,7 +162,7 @@ class FileSystem:
     def __enter__(self) -> "FileSystem":
         return self
 
-    def __exit__(self, *_exc) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -336,8 +341,23 @@ class FileSystem:
 
     # Content.
 
+    @overload
+    def open(self, path: PathType, mode: Literal["rb", "br"] = "rb", *, buffering: Literal[0]) -> "RawFile": ...
+
+    @overload
+    def open(self, path: PathType, mode: Literal["rb", "br"] = "rb", buffering: int = -1) -> io.BufferedReader: ...
+
+    @overload
+    def open(self, path: PathType, mode: Literal["r", "rt", "tr"], buffering: int = -1,
+             encoding: Optional[str] = None, errors: Optional[str] = None,
+             newline: Optional[str] = None) -> io.TextIOWrapper: ...
+
+    @overload
+    def open(self, path: PathType, mode: str, buffering: int = -1, encoding: Optional[str] = None,
+             errors: Optional[str] = None, newline: Optional[str] = None) -> IO[Any]: ...
+
     def open(self, path: PathType, mode: str = "rb", buffering: int = -1, encoding: Optional[str] = None,
-             errors: Optional[str] = None, newline: Optional[str] = None):  # noqa: A002 (as builtins.open)
+             errors: Optional[str] = None, newline: Optional[str] = None) -> Any:  # noqa: A002 (as builtins.open)
         """Opens a regular file: "rb" gives a buffered binary file, "r" or "rt" text, buffering=0 a raw file."""
         if mode not in ("r", "rb", "rt", "br", "tr"):
             raise ValueError(f"the image is read-only: mode {mode!r} is not possible")
@@ -472,7 +492,7 @@ class RawFile(io.RawIOBase):
             raise ValueError("I/O operation on closed file")
         return self._filesystem._tree.read(self._inode, offset, length) if offset < self._size else b""
 
-    def readinto(self, buffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         with memoryview(buffer).cast("B") as view:
             data = self.read_at(self._at, len(view))
             view[:len(data)] = data

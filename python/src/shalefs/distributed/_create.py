@@ -47,8 +47,8 @@ class _Task(NamedTuple):
     part: _places.Place
 
 
-def create(sources: Sources, output: str, *, engine: Any = "processes", workers: int = 0, client: Any = None,
-           parts: Optional[str] = None, part_bytes: int = _PART_BYTES, retries: int = 3,
+def create(sources: Sources, output: PathType, *, engine: Any = "processes", workers: int = 0, client: Any = None,
+           parts: Optional[PathType] = None, part_bytes: int = _PART_BYTES, retries: int = 3,
            storage_options: Optional[Mapping[str, Any]] = None, threads: int = 1, level: Optional[int] = None,
            memory: int = 0, rules: Iterable[str] = (), exclude: Iterable[str] = (), times: Sequence[str] = ("mtime",),
            recompress: bool = False, parity: float = 0.0, snapshot: str = "", label: Optional[str] = None,

@@ -78,7 +78,7 @@ class Place(NamedTuple):
 
 
 @contextlib.contextmanager
-def folder(parts: Optional[str], target: Place, options: Optional[Mapping[str, Any]]) -> Iterator[Place]:
+def folder(parts: Any, target: Place, options: Optional[Mapping[str, Any]]) -> Iterator[Place]:
     """A folder of this run for its parts, removed at the end, whatever the end is."""
     base, _, last = target.name.rpartition("/")
     name = f".{last}.parts-{secrets.token_hex(6)}"
