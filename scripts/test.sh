@@ -29,7 +29,7 @@ if [ "$tier" = test ]; then
     setcap=libcap2-bin mmdebstrap diff=diffutils bsdtar=libarchive-tools python3 \
     mksquashfs=squashfs-tools zip unzip cpio setpriv=util-linux mkfs.ext4=e2fsprogs \
     dpkg-deb=dpkg compress=ncompress lzip brotli nginx=nginx-light skopeo umoci 7zz=7zip xorriso \
-    genisoimage mkfs.erofs=erofs-utils gcab cabextract curl rclone cadaver findmnt=util-linux \
+    genisoimage mkfs.erofs=erofs-utils gcab cabextract curl rclone cadaver age findmnt=util-linux \
     tmux matchpathcon=selinux-utils || exit 1
 fi
 

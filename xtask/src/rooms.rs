@@ -77,8 +77,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("shale-fuse", &["shale-erofs", "shale-read"]),
     ("shale-runtime", &["shale-codec", "shale-format", "shale-fuse", "shale-model", "shale-read"]),
     ("shale-remote", &[]),
+    ("shale-age", &["shale-read"]),
     ("shale-serve", &["shale-extract", "shale-host", "shale-read"]),
-    ("shale-cli", &["shale", "shale-fuse", "shale-remote", "shale-serve"]),
+    ("shale-cli", &["shale", "shale-age", "shale-fuse", "shale-remote", "shale-serve"]),
     ("shale-python", &["shale"]),
     ("shale-capi", &["shale-extract", "shale-host", "shale-model", "shale-read"]),
 ];

@@ -22,7 +22,9 @@ pub fn advice(error: &anyhow::Error, message: &str) -> Option<String> {
         let of_host = || cause.downcast_ref::<HostError>().and_then(of_host);
         let of_read = || cause.downcast_ref::<ReadError>().and_then(of_read);
         let of_mount = || cause.downcast_ref::<MountError>().and_then(of_mount);
+        let of_age = || cause.downcast_ref::<shale_age::Error>().and_then(of_age);
         of_facade
+            .or_else(of_age)
             .or_else(of_check)
             .or_else(of_extract)
             .or_else(of_host)
@@ -54,6 +56,21 @@ fn of_facade(error: &Error) -> Option<Advice> {
         }
         _ => None,
     }
+}
+
+fn of_age(error: &shale_age::Error) -> Option<Advice> {
+    use shale_age::Error;
+    Some(match error {
+        Error::NoKey | Error::WrongKey { .. } => {
+            ("--identity", "name the file with your secret key: --identity FILE".into())
+        }
+        Error::NoPassphrase | Error::WrongPassphrase => (
+            "--passphrase-file",
+            "name a file whose first line is it: --passphrase-file FILE".into(),
+        ),
+        error if error.is_damage() => ("copy", "use another copy of the file".into()),
+        _ => return None,
+    })
 }
 
 fn of_host(error: &HostError) -> Option<Advice> {

@@ -19,9 +19,11 @@ mod extract; // extract
 mod export; // export
 mod serve; // serve
 mod query; // find, diff, grep and snapshots
+mod age; // encrypted images
 mod remote; // images that are elsewhere, and the cache of them
 mod integrity; // check, signatures, parity and repair
 
+pub use age::{AgeArgs, EncryptArgs};
 pub use append::Append;
 pub use assemble::{Compact, Copying, Forget, Merge};
 pub use bundle::Bundle;
@@ -76,6 +78,9 @@ pub struct Arguments {
     /// Images that are elsewhere.
     #[command(flatten)]
     pub remote: RemoteArgs,
+    /// Images that are encrypted.
+    #[command(flatten)]
+    pub keys: AgeArgs,
 }
 
 /// How progress is shown.

@@ -21,6 +21,7 @@ mod memory; // how much memory there is, and the end of it
 mod input; // sources, filter rules and metadata of a build
 mod foreign; // formats of files that are not images
 mod elsewhere; // images by URL
+mod sealed; // images that are encrypted
 mod open; // images by path or URL
 mod command; // one file for each subcommand
 
@@ -81,6 +82,7 @@ fn run(arguments: &Arguments, say: &Say) -> anyhow::Result<Exit> {
     signal::outlive_size_limit()?;
     memory::say_if_it_ends()?;
     elsewhere::set(&arguments.remote)?;
+    sealed::set(&arguments.keys)?;
     open::set_bases(&arguments.bases.base)?;
     let exit = command(arguments, say);
     for line in elsewhere::costs() {

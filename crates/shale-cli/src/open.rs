@@ -1,22 +1,24 @@
 //! Opens images and snapshots, near or elsewhere, as the options of a command select them.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
-use shale::CheckError;
 use shale::read::files::{Bases, FilePlace, Gathered, Place, gather};
 use shale::read::{
     ByteSource, Fault, FileSource, Image, Log, OffsetChoice, Options, ReadError, SnapshotChoice,
     Tree,
 };
+use shale::{CheckError, OtherImages};
 
 use crate::args::{ImageArgs, Offset};
 use crate::exit::Misuse;
 use crate::report::{Say, to_stderr};
-use crate::{elsewhere, foreign, text};
+use crate::sealed::SealedPlace;
+use crate::{elsewhere, foreign, sealed, text};
 
 /// The bases of thin images that the command line names.
 static BASES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -51,10 +53,21 @@ pub fn bases(say: &Say) -> Bases {
 
 /// The place of a path or URL.
 fn place(path: &Path, say: &Say) -> Arc<dyn Place> {
-    match elsewhere::is_url(path) {
+    let place: Arc<dyn Place> = match elsewhere::is_url(path) {
         true => Arc::new(elsewhere::UrlPlace::new(path, *say)),
         false => Arc::new(FilePlace::new(path)),
-    }
+    };
+    Arc::new(SealedPlace::new(place))
+}
+
+/// Finds the inputs of a build that are encrypted images, or elsewhere.
+pub fn other_images(say: &Say) -> OtherImages {
+    let say = *say;
+    OtherImages::new(move |path| {
+        let is_one = elsewhere::is_url(path)
+            || sealed::is_image(path).map_err(|error| io::Error::other(format!("{error:#}")))?;
+        Ok(is_one.then(|| place(path, &say)))
+    })
 }
 
 /// The name of the file at a path or URL, without directories.
@@ -104,7 +117,8 @@ pub fn only_whole(path: &Path, command: &str) -> anyhow::Result<()> {
 /// It cannot be opened, or is a directory.
 pub fn file(path: &Path, say: &Say) -> anyhow::Result<Arc<dyn ByteSource>> {
     if elsewhere::is_url(path) {
-        return elsewhere::open(path, say);
+        return sealed::opened(elsewhere::open(path, say)?)
+            .with_context(|| text::path(Path::new(&elsewhere::shown(path))).to_string());
     }
     let open = || -> std::io::Result<FileSource> {
         if std::fs::metadata(path)?.is_dir() {
@@ -112,7 +126,8 @@ pub fn file(path: &Path, say: &Say) -> anyhow::Result<Arc<dyn ByteSource>> {
         }
         FileSource::open(path)
     };
-    Ok(Arc::new(open().with_context(|| format!("cannot open {}", text::path(path)))?))
+    let file = open().with_context(|| format!("cannot open {}", text::path(path)))?;
+    sealed::opened(Arc::new(file)).with_context(|| text::path(path).to_string())
 }
 
 /// Adds the path to an error. If there is no image because the file has another format, the error
@@ -134,10 +149,11 @@ pub fn named(path: &Path, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Refuses a URL, for a command that changes the file of an image or writes beside it.
+/// Refuses a URL and an encrypted image, for a command that changes the file of an image or writes
+/// beside it.
 ///
 /// # Errors
-/// `path` is a URL.
+/// `path` is a URL, or its file is encrypted.
 pub fn only_file(path: &Path, command: &str) -> anyhow::Result<()> {
     match elsewhere::is_url(path) {
         true => Err(Misuse(format!(
@@ -145,7 +161,7 @@ pub fn only_file(path: &Path, command: &str) -> anyhow::Result<()> {
             text::path(path)
         ))
         .into()),
-        false => Ok(()),
+        false => sealed::only_plain(path, command),
     }
 }
 

@@ -14,8 +14,10 @@ use std::sync::Arc;
 use shale_format::InodeKind;
 use shale_model::{Content, ContentFile, LinkId, Metadata, OpenContent, Xattr};
 use shale_model::{EntrySource, Problem, Select, SourceEntry, SourceError};
-use shale_read::files::{Bases, FilePlace, gather};
-use shale_read::{Attributes, FileSource, Image, Options, ReadError, SnapshotChoice, Tree, Walk};
+use shale_read::files::{Bases, FilePlace, Place, gather};
+use shale_read::{
+    Attributes, ByteSource, FileSource, Image, Options, ReadError, SnapshotChoice, Tree, Walk,
+};
 
 use crate::choose::Choose;
 use crate::error::Error;
@@ -50,9 +52,25 @@ impl ImageSource {
         select: Option<Arc<dyn Select>>,
         bases: &Bases,
     ) -> Result<Self, Error> {
-        use std::os::unix::ffi::OsStrExt;
         let first = FileSource::new(file).map_err(Error::io("open", path))?;
-        let source = gather(Arc::new(first), &FilePlace::new(path), bases)?.source;
+        Self::at(Arc::new(first), &FilePlace::new(path), path, snapshot, select, bases)
+    }
+
+    /// Opens a snapshot as [`ImageSource::open`] does, of an image whose first file is `first`, at
+    /// `place`, and which is named `path`.
+    ///
+    /// # Errors
+    /// As [`ImageSource::open`].
+    pub fn at(
+        first: Arc<dyn ByteSource>,
+        place: &dyn Place,
+        path: &Path,
+        snapshot: Option<&SnapshotChoice>,
+        select: Option<Arc<dyn Select>>,
+        bases: &Bases,
+    ) -> Result<Self, Error> {
+        use std::os::unix::ffi::OsStrExt;
+        let source = gather(first, place, bases)?.source;
         let image = Image::open(source, Options::default())?;
         let tree = image.tree(snapshot.unwrap_or(&SnapshotChoice::Newest))?;
         let snapshot = snapshot.map(|_| tree.snapshot().inodes.top.offset.to_le_bytes().to_vec());

@@ -41,7 +41,7 @@ pub use join::{Claims, Joined, Part, join};
 pub use labels::FileContexts;
 pub use manifest::manifest_source::ManifestSource;
 pub use open::{open, parts, without_empty};
-pub use options::{Container, Password, SourceOptions};
+pub use options::{Container, OtherImages, Password, SourceOptions};
 pub use pseudo::Pseudo;
 pub use share::Share;
 

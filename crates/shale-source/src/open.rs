@@ -170,6 +170,15 @@ fn open_one(
         InputKind::Manifest(path) => return Ok((Box::new(manifest(path)?), false)),
         InputKind::Path(path) => path,
     };
+    if options.archive_offset == 0
+        && let Some(place) = options.images.find(path).map_err(Error::io("open", path))?
+    {
+        let first = place.open().map_err(Error::io("open", path))?;
+        let snapshot = input.snapshot.as_ref();
+        let bases = &options.bases;
+        let source = image::ImageSource::at(first, &*place, path, snapshot, select, bases)?;
+        return Ok((Box::new(source), false));
+    }
     let found = std::fs::metadata(path).map_err(Error::io("look at", path))?;
     let is_single = found.is_file() && options.archive_offset == 0 && is_single(path)?;
     if (found.is_dir() || is_single) && input.snapshot.is_some() {

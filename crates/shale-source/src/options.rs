@@ -1,11 +1,12 @@
 //! What the caller decides about inputs.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shale_format::root::TIME_MTIME;
 use shale_host::Cancel;
-use shale_read::files::Bases;
+use shale_read::files::{Bases, Place};
 
 use crate::adjust::Adjust;
 use crate::choose::Choose;
@@ -54,6 +55,37 @@ impl std::fmt::Debug for Password {
     }
 }
 
+/// What tells where an image is. It returns `None` for anything else.
+type Find = dyn Fn(&Path) -> io::Result<Option<Arc<dyn Place>>> + Send + Sync;
+
+/// Finds images that are no plain files of this machine: encrypted, or elsewhere. By default, there
+/// are none.
+#[derive(Clone, Default)]
+pub struct OtherImages(Option<Arc<Find>>);
+
+impl OtherImages {
+    /// Finds images with a function of the caller.
+    pub fn new(
+        find: impl Fn(&Path) -> io::Result<Option<Arc<dyn Place>>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Arc::new(find)))
+    }
+
+    /// Returns the place of an image; `None` if `path` is anything else.
+    ///
+    /// # Errors
+    /// Those of the caller.
+    pub fn find(&self, path: &Path) -> io::Result<Option<Arc<dyn Place>>> {
+        self.0.as_ref().map_or(Ok(None), |find| find(path))
+    }
+}
+
+impl std::fmt::Debug for OtherImages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OtherImages").field(&self.0.is_some()).finish()
+    }
+}
+
 /// How inputs are opened, and what of them is taken.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -78,6 +110,8 @@ pub struct SourceOptions {
     pub file_contexts: Option<Arc<FileContexts>>,
     /// Where the bases of thin images among the inputs are, besides the directories of these.
     pub bases: Bases,
+    /// Finds the images among the inputs that are no plain files of this machine.
+    pub images: OtherImages,
     /// Let later sources replace entries of earlier ones. Otherwise, a path in several sources is
     /// an error, unless it is a directory in all of them.
     pub replace: bool,
@@ -103,6 +137,7 @@ impl SourceOptions {
         pseudo: Option<Arc<Pseudo>>,
         file_contexts: Option<Arc<FileContexts>>,
         bases: Bases,
+        images: OtherImages,
         replace: bool,
         threads: usize,
         times_kept: u8,
@@ -124,6 +159,7 @@ impl Default for SourceOptions {
             pseudo: None,
             file_contexts: None,
             bases: Bases::default(),
+            images: OtherImages::default(),
             replace: false,
             threads: 0,
             times_kept: TIME_MTIME,

@@ -10,7 +10,6 @@ mod numbers; // contents of several images in one numbering
 mod copier; // frames and contents, as the writer asks for them
 mod compare; // the new image against its sources
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ use shale_model::EntrySource;
 use shale_read::{Image, Tree};
 use shale_write::{CopiedTree, Report, WriteError};
 
-use crate::create::finish;
+use crate::create::{Out, finish};
 use crate::error::Error;
 use crate::options::CreateOptions;
 use crate::verify::{VerifyReport, open_again, verify_trees};
@@ -116,9 +115,9 @@ pub(crate) fn assemble(
     let is_changed = snapshots.iter().any(|snapshot| snapshot.is_changed);
     let times_kept = if is_changed { build.times_kept } else { u8::MAX };
     let build = shale_write::Options { times_kept, ..build };
-    let mut file: &File = output.file();
+    let mut out = Out::new(&output, path, options)?;
     let assembled =
-        shale_write::assemble(&mut copier, &mut file, &build, (image_id, history), progress)?;
+        shale_write::assemble(&mut copier, &mut out, &build, (image_id, history), progress)?;
     let plan = copier.into_plan();
     let digests = assembled.tree_digests;
     let compare = |again, report: &Report| {
@@ -133,7 +132,7 @@ pub(crate) fn assemble(
             frames_decoded: image.counters().snapshot().frames_decoded,
         })
     };
-    let report = finish(output, path, assembled.report, compare, options, progress)?;
+    let report = finish((output, out), path, assembled.report, compare, options, progress)?;
     Ok(AssembleReport {
         snapshots: snapshots.len(),
         source_bytes: images.iter().map(|image| image.len()).sum(),
@@ -148,6 +147,9 @@ pub(crate) fn assemble(
 
 /// Refuses an output that exists or cannot be read back.
 fn check_output(path: &Path, options: &CreateOptions) -> Result<(), Error> {
+    if options.delivery.is_some() {
+        return Ok(());
+    }
     match existing(path)? {
         Existing::Stream => Err(Error::NotFile { path: path.to_owned() }),
         Existing::File if !options.overwrite => {

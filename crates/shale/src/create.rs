@@ -16,6 +16,7 @@ use shale_read::{ByteSource, FileSource, OffsetChoice, SliceSource};
 use shale_source::file_identity;
 use shale_write::Report;
 
+use crate::envelope::Enclosing;
 use crate::error::Error;
 use crate::options::CreateOptions;
 use crate::verify::{VerifyReport, verify};
@@ -57,7 +58,11 @@ pub fn create(
                 .map_err(Error::io("pad", "the output"))?;
             Ok(CreateReport { build, verified: None, parity: None })
         }
+        Output::Path(path) if options.delivery.is_some() => {
+            to_file(sources, &path, options, progress)
+        }
         Output::Path(path) => match existing(&path)? {
+            Existing::Stream if options.envelope.is_some() => Err(Error::NotFile { path }),
             Existing::Stream => to_special(sources, &path, options, progress),
             Existing::File if !options.overwrite => Err(shale_host::Error::Exists { path }.into()),
             Existing::File | Existing::Nothing => to_file(sources, &path, options, progress),
@@ -77,17 +82,64 @@ fn to_file(
     if let Ok(old) = File::open(path) {
         excluded.push(file_identity(&old).map_err(Error::io("look at", path))?);
     }
-    let mut file = output.file();
-    let build = build(sources, &mut file, excluded, options, progress)?;
+    let mut out = Out::new(&output, path, options)?;
+    let build = build(sources, &mut out, excluded, options, progress)?;
     let compare =
         |again, build: &Report| verify(again, build, &options.build, &options.cancel, progress);
-    finish(output, path, build, compare, options, progress)
+    finish((output, out), path, build, compare, options, progress)
+}
+
+/// The bytes of an output file: as they are written, or in the form that the options ask for.
+pub(crate) enum Out {
+    Plain(File),
+    Enclosed(Box<dyn Enclosing>),
+}
+
+impl Out {
+    /// Begins to write to `output`.
+    ///
+    /// # Errors
+    /// The file cannot be written, or options do not go together.
+    pub(crate) fn new(
+        output: &OutputFile,
+        path: &Path,
+        options: &CreateOptions,
+    ) -> Result<Self, Error> {
+        let fail = Error::io("write to", path);
+        let file = output.file().try_clone();
+        match (&options.envelope, file) {
+            (_, Err(error)) => Err(fail(error)),
+            (None, Ok(file)) => Ok(Self::Plain(file)),
+            // Both work on the bytes of the file.
+            (Some(_), _) if options.parity_ppm > 0 || options.pad => {
+                let what = "parity and padding go with a plain image only";
+                Err(fail(io::Error::new(io::ErrorKind::InvalidInput, what)))
+            }
+            (Some(envelope), Ok(file)) => Ok(Self::Enclosed(envelope.begin(file).map_err(fail)?)),
+        }
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.write(bytes),
+            Self::Enclosed(out) => out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.flush(),
+            Self::Enclosed(out) => out.flush(),
+        }
+    }
 }
 
 /// Gives an image that was written its parity and padding, syncs it, reads it back with `compare`,
-/// and gives it its name.
+/// and gives it its name, or delivers it.
 pub(crate) fn finish(
-    output: OutputFile,
+    (output, out): (OutputFile, Out),
     path: &Path,
     mut build: Report,
     compare: impl FnOnce(Arc<dyn ByteSource>, &Report) -> Result<VerifyReport, Error>,
@@ -99,6 +151,14 @@ pub(crate) fn finish(
         let padded_len = build.image_bytes.next_multiple_of(PADDED_TO);
         output.file().set_len(padded_len).map_err(Error::io("pad", path))?;
     }
+    let again: Arc<dyn ByteSource> = match out {
+        Out::Enclosed(out) => out.finish().map_err(Error::io("read back", path))?,
+        Out::Plain(file) => {
+            let again = FileSource::new(file).map_err(Error::io("read back", path))?;
+            // Without the padding.
+            Arc::new(SliceSource::new(again, 0, build.image_bytes))
+        }
+    };
     progress.phase(Phase::Sync);
     output.sync()?;
     options.cancel.check()?;
@@ -106,15 +166,14 @@ pub(crate) fn finish(
         false => None,
         true => {
             progress.phase(Phase::Verify);
-            let again = output.file().try_clone().map_err(Error::io("read back", path))?;
-            let again = FileSource::new(again).map_err(Error::io("read back", path))?;
-            // Without the padding.
-            let again = SliceSource::new(again, 0, build.image_bytes);
-            Some(compare(Arc::new(again), &build)?)
+            Some(compare(again, &build)?)
         }
     };
     options.cancel.check()?;
-    output.commit(options.overwrite)?;
+    match &options.delivery {
+        Some(delivery) => delivery.deliver(output.file(), progress)?,
+        None => output.commit(options.overwrite)?,
+    }
     Ok(CreateReport { build, verified, parity })
 }
 

@@ -28,6 +28,7 @@
 //! ```
 
 pub mod error; // why something was not done
+mod envelope; // other forms and places of an output
 mod options; // what the caller of a build decides
 mod survey; // what a build would take
 mod create; // sources into an image
@@ -54,6 +55,7 @@ pub use bundle::{BundleOptions, Runtime, bundle, warm_len};
 pub use compact::compact;
 pub use create::{CreateReport, create};
 pub use dump::dump;
+pub use envelope::{Delivery, Enclosing, Envelope};
 pub use error::{Error, error_kind};
 pub use info::{
     Bounds, FrameGroup, Info, ParityInfo, SectionGroup, SnapshotInfo, StreamGroup, TableInfo, info,
@@ -97,7 +99,7 @@ pub use shale_read as read;
 pub use shale_source as source;
 pub use shale_source::{
     Adjust, Chmod, Choose, Container, Cutting, Decision, FileContexts, IdRange, Input, InputKind,
-    Listed, PART_BYTES_MIN, Password, Pseudo, Share, SourceOptions, cut,
+    Listed, OtherImages, PART_BYTES_MIN, Password, Pseudo, Share, SourceOptions, cut,
 };
 pub use shale_write as write;
 

@@ -1,7 +1,11 @@
 //! What the caller of a build decides.
 
+use std::sync::Arc;
+
 use shale_host::Cancel;
 use shale_source::SourceOptions;
+
+use crate::envelope::{Delivery, Envelope};
 
 /// How to create an image.
 #[derive(Debug, Clone)]
@@ -21,6 +25,10 @@ pub struct CreateOptions {
     pub pad: bool,
     /// Replace an existing output.
     pub overwrite: bool,
+    /// Writes the output in another form. Goes with neither parity nor padding.
+    pub envelope: Option<Arc<dyn Envelope>>,
+    /// Takes the output, which is a temporary file then. By default it gets its name.
+    pub delivery: Option<Arc<dyn Delivery>>,
     /// Ends the run with [`shale_host::Error::Cancelled`].
     pub cancel: Cancel,
 }
@@ -33,6 +41,8 @@ impl CreateOptions {
         parity_ppm: u32,
         pad: bool,
         overwrite: bool,
+        envelope: Option<Arc<dyn Envelope>>,
+        delivery: Option<Arc<dyn Delivery>>,
         cancel: Cancel,
     }
 
@@ -56,6 +66,8 @@ impl Default for CreateOptions {
             parity_ppm: 0,
             pad: false,
             overwrite: false,
+            envelope: None,
+            delivery: None,
             cancel: Cancel::new(),
         }
     }

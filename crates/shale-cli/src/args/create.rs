@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use shale::write::Order;
 
+use super::age::EncryptArgs;
 use super::input::InputArgs;
 use crate::size;
 
@@ -70,6 +71,9 @@ pub struct Target {
     /// Replace an existing output.
     #[arg(short, long)]
     pub force: bool,
+    /// Recipients of an encrypted image.
+    #[command(flatten)]
+    pub encrypt: EncryptArgs,
 }
 
 /// How an image is built.

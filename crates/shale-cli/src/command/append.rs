@@ -33,8 +33,10 @@ pub fn run(args: &Append, say: &Say) -> anyhow::Result<Exit> {
         None => added(&args.add)?,
     };
     read_stdin_once(&inputs, how)?;
+    open::only_file(&args.image, "shale append")?;
     let mut create = options(&args.image, how)?;
     create.source.bases = open::bases(say);
+    create.source.images = open::other_images(say);
     if how.input.filter_dry_run {
         return dry_run(&inputs, &create, say);
     }

@@ -13,7 +13,7 @@ use shale::{AssembleReport, CreateOptions};
 use crate::args::Copying;
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
-use crate::{memory, signal, size, text};
+use crate::{memory, sealed, signal, size, text};
 
 /// Bytes of the frame cache that all sources share: they are read once, in order.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
@@ -64,13 +64,15 @@ pub fn options(
         temp_dir: beside.filter(|parent| parent.is_dir()),
         ..Options::default()
     };
-    Ok(CreateOptions::default()
+    let mut options = CreateOptions::default()
         .build(build)
         .verify(!args.no_verify)
         .parity_ppm(parity)
         .pad(args.target.pad)
         .overwrite(args.target.force)
-        .cancel(signal::cancel()?))
+        .cancel(signal::cancel()?);
+    sealed::enclose(&args.target, &mut options)?;
+    Ok(options)
 }
 
 /// Prints what was done, and returns the exit code.

@@ -13,7 +13,7 @@ use crate::args::{Check, LevelChoice};
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
-use crate::{open, signal, size, text};
+use crate::{open, sealed, signal, size, text};
 
 /// Checks images and prints all problems.
 ///
@@ -54,7 +54,19 @@ fn one(
     say: &Say,
 ) -> anyhow::Result<Exit> {
     let start = Instant::now();
-    let source = open::source(image, say)?;
+    let source = match open::source(image, say) {
+        // Damage of the encryption is damage of the image, which is not even opened.
+        Err(error) if sealed::is_damage(&error) => {
+            say.warn(format!("{error:#}"));
+            let mut value = Map::new();
+            text::put_name(&mut value, "path", text::bytes(image.as_os_str()));
+            value.insert("clean".to_owned(), false.into());
+            value.insert("error".to_owned(), format!("{error:#}").into());
+            all.push(value.into());
+            return Ok(Exit::Damaged);
+        }
+        source => source?,
+    };
     let level = match args.level {
         _ if args.no_decode => CheckLevel::Frames,
         LevelChoice::Structure => CheckLevel::Structure,

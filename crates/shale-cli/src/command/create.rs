@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::{IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -24,7 +24,8 @@ use crate::args::{How, OrderChoice, Switch, Target, TimeName};
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
-use crate::{foreign, input, memory, open, signal, size, text};
+use crate::sealed::Encrypted;
+use crate::{foreign, input, memory, open, sealed, signal, size, text};
 
 /// Packs the sources into an image.
 ///
@@ -48,9 +49,11 @@ pub fn run(
         .pad(target.pad)
         .overwrite(target.force);
     options.source.bases = open::bases(say);
+    options.source.images = open::other_images(say);
     if is_rewrite {
         keep_parity(inputs, target, &mut options, say);
     }
+    sealed::enclose(target, &mut options)?;
     let asked_first = options.build.first.len();
     let source = inputs.first().context("there is no source")?.name();
     if how.input.filter_dry_run {
@@ -67,7 +70,7 @@ pub fn run(
         let out = std::io::stdout().as_fd().try_clone_to_owned();
         let out = File::from(out.context("cannot use standard output")?);
         let mut out = PatientOutput::new(move || Ok(out), &options.cancel)?;
-        shale::create(inputs, Output::Stream(&mut out), &options, &bar)
+        to_stream(inputs, &mut out, target, &options, &bar)
     } else {
         shale::create(inputs, Output::Path(output.to_owned()), &options, &bar)
     };
@@ -107,6 +110,25 @@ pub fn run(
     let is_whole =
         build.problems.is_empty() && build.changes.is_empty() && build.warnings.is_empty();
     Ok(if is_whole && !is_emptied { Exit::Done } else { Exit::Partial })
+}
+
+/// Packs the sources into an image in a stream, encrypted if the command line asks for that.
+fn to_stream(
+    inputs: &[Input],
+    out: &mut (dyn Write + Send),
+    target: &Target,
+    options: &CreateOptions,
+    bar: &Bar,
+) -> Result<CreateReport, shale::Error> {
+    let written = |error| shale::Error::Write(WriteError::Output(error));
+    let encrypted = match Encrypted::new(&target.encrypt) {
+        Ok(Some(encrypted)) => encrypted,
+        _ => return shale::create(inputs, Output::Stream(out), options, bar),
+    };
+    let mut sealed = encrypted.stream(&mut *out).map_err(written)?;
+    let report = shale::create(inputs, Output::Stream(&mut sealed), options, bar)?;
+    sealed.finish().and_then(Write::flush).map_err(written)?;
+    Ok(report)
 }
 
 /// The rules on the command line that matched nothing. Files of rules are often shared by several
@@ -150,7 +172,8 @@ pub fn keep_parity(inputs: &[Input], target: &Target, options: &mut CreateOption
 /// The path of a source that is packed as one file, as it is no archive.
 fn plain_file(input: &Input) -> Option<&Path> {
     let InputKind::Path(path) = &input.kind else { return None };
-    (path.is_file() && foreign::is_plain(path)).then_some(path)
+    let is_packed_whole = path.is_file() && foreign::is_plain(path);
+    (is_packed_whole && !sealed::is_image(path).unwrap_or(false)).then_some(path)
 }
 
 /// Checks that at most one argument reads standard input.

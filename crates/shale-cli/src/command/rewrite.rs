@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use shale::read::{FileSource, Image, Options as ReadOptions};
+use shale::read::{Image, Options as ReadOptions};
 use shale::{Input, InputKind, MergePart};
 
 use super::assemble::{reading, show_as};
@@ -13,7 +13,7 @@ use crate::args::{Create, How, Switch};
 use crate::bar::Bar;
 use crate::exit::Exit;
 use crate::report::Say;
-use crate::{open, text};
+use crate::{open, sealed, text};
 
 /// Packs the sources anew, or copies them if they are images and only names and metadata change.
 ///
@@ -39,6 +39,7 @@ fn copy(inputs: &[Input], parts: &[MergePart], args: &Create, say: &Say) -> anyh
         .pad(target.pad)
         .overwrite(target.force);
     create::keep_parity(inputs, target, &mut options, say);
+    sealed::enclose(target, &mut options)?;
     let bar = Bar::new(say);
     let report = shale::rewrite(parts, output, &options, &bar);
     drop(bar);
@@ -122,7 +123,7 @@ fn image(path: &Path, read: ReadOptions, say: &Say) -> Option<Arc<Image>> {
         return None;
     }
     // What cannot be opened is refused by the build, with what it is instead.
-    let source = Arc::new(FileSource::open(path).ok()?);
+    let source = open::file(path, say).ok()?;
     let at_start = read.offset(shale::read::OffsetChoice::At(0));
     Image::open(source, at_start.clone()).ok()?;
     open::image(path, at_start, say).ok()

@@ -12,7 +12,7 @@ use crate::args::{Append, Create};
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
-use crate::{input, open, size, text};
+use crate::{input, open, sealed, size, text};
 
 /// Packs all tags into a new image.
 ///
@@ -23,6 +23,7 @@ pub fn create(inputs: &[Input], args: &Create, say: &Say) -> anyhow::Result<Exit
     if args.target.pad || args.output.as_os_str() == "-" {
         bail!(Misuse("--all-tags needs a file as its output, and does not pad it".to_owned()));
     }
+    sealed::refuse(&args.target, "an image of all tags")?;
     let options = options(&args.output, &args.how)?
         .parity_ppm(args.target.parity.unwrap_or(0))
         .overwrite(args.target.force);
@@ -39,6 +40,7 @@ pub fn create(inputs: &[Input], args: &Create, say: &Say) -> anyhow::Result<Exit
 /// # Errors
 /// The command line is not valid, or a tag was not appended. Those before it stay.
 pub fn append(args: &Append, say: &Say) -> anyhow::Result<Exit> {
+    open::only_file(&args.image, "shale append")?;
     let inputs = input::inputs(&args.sources)?;
     let source = only(&inputs)?;
     let options = AppendOptions::default()

@@ -23,7 +23,7 @@ use crate::args::{Create, Delta, How, Merge, Patch};
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
-use crate::{elsewhere, input, open, signal, size, text};
+use crate::{elsewhere, input, open, sealed, signal, size, text};
 
 /// Packs sources into a thin image over `base`.
 ///
@@ -37,6 +37,7 @@ pub fn create(inputs: &[Input], base: &Path, args: &Create, say: &Say) -> anyhow
                 .to_owned()
         ));
     }
+    sealed::refuse(&args.target, "a thin image")?;
     let job = Job {
         base,
         inputs,
@@ -116,6 +117,7 @@ impl Job<'_> {
         read_stdin_once(self.inputs, self.how)?;
         let mut create = options(self.output, self.how)?.overwrite(self.overwrites);
         create.source.bases = open::bases(say);
+        create.source.images = open::other_images(say);
         if let Some((name, times_kept)) = as_new {
             create.build.times_kept |= times_kept;
             if self.how.snapshot.is_none() {
@@ -279,6 +281,7 @@ pub fn thick(args: &Merge, say: &Say) -> anyhow::Result<Exit> {
     let [image] = &args.images[..] else {
         bail!(Misuse("--thick is for one thin image".to_owned()));
     };
+    sealed::refuse(&args.copying.target, "a thin image that is made whole")?;
     let path = Path::new(OsStr::from_bytes(image.as_bytes()));
     not_stdout(&args.output)?;
     let files = open::gathered(path, say)?;

@@ -25,6 +25,7 @@ mod block_device; // padding, loop devices, types of mount(8)
 mod signal; // ignored signals stay ignored
 mod threads; // limits on threads
 mod serve; // images over HTTP and WebDAV
+mod encrypt; // encrypted images
 mod remote; // images that are elsewhere
 mod install; // files of `make install`
 mod bundle; // files that run, and what they leave

@@ -13,7 +13,7 @@ use super::log::DriverLog;
 use crate::args::{Mount, Offset};
 use crate::exit::Exit;
 use crate::report::Say;
-use crate::{elsewhere, open};
+use crate::{elsewhere, open, sealed};
 
 /// The background process writes this when the mounts are ready.
 const READY: &[u8] = b"ready\n";
@@ -101,6 +101,7 @@ pub fn start(args: &Mount, launcher: &Launcher, say: &Say) -> anyhow::Result<Exi
         command.arg("-o").arg(option);
     }
     command.args(open::base_words());
+    command.args(sealed::words());
     command.args(elsewhere::words()).arg("--").args(&args.what);
     // A process group of its own, so that a later Ctrl-C in the terminal does not end the mount.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
