@@ -128,7 +128,7 @@ pub fn words() -> &'static [OsString] {
 #[cfg(feature = "remote")]
 use with::set_options;
 #[cfg(feature = "remote")]
-pub use with::{cache, costs, open};
+pub use with::{cache, costs, destination, open, open_state};
 #[cfg(not(feature = "remote"))]
 use without::set_options;
 #[cfg(not(feature = "remote"))]
@@ -143,7 +143,7 @@ mod with {
 
     use anyhow::{Context, anyhow};
     use shale::read::FileSource;
-    use shale_remote::{Cache, CacheOptions, Location, Object, Options};
+    use shale_remote::{Cache, CacheOptions, Destination, Location, Object, Options};
 
     use super::*;
     use crate::exit::Misuse;
@@ -224,6 +224,39 @@ mod with {
         }
         OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&object));
         Ok(Arc::new(Source(object)))
+    }
+
+    /// Opens the object that a URL names, and returns its ETag, for a change of it.
+    ///
+    /// # Errors
+    /// As [`open`]; or it names a file.
+    pub fn open_state(
+        url: &Path,
+        say: &Say,
+    ) -> anyhow::Result<(Arc<dyn ByteSource>, Option<String>)> {
+        let source = open(url, say)?;
+        let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok((source, opened.last().and_then(|object| object.etag()).map(str::to_owned)))
+    }
+
+    /// The object of a URL, to be written.
+    ///
+    /// # Errors
+    /// The URL is not valid, or nothing can be written there.
+    pub fn destination(url: &Path) -> anyhow::Result<Destination> {
+        let location = Location::parse(url.to_str().unwrap_or_default());
+        let location = location.with_context(|| format!("not a URL: {}", url.display()))?;
+        match location.map_err(Misuse::of)? {
+            Location::File(path) => Err(Misuse(format!(
+                "name the file itself as the output: {}",
+                crate::text::path(&path)
+            ))
+            .into()),
+            Location::Object(url) => {
+                let options = OPTIONS.get().cloned().unwrap_or_default();
+                Ok(Destination::new(&url, &options)?)
+            }
+        }
     }
 
     /// What reading each object cost, one line each.

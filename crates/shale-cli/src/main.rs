@@ -21,6 +21,8 @@ mod memory; // how much memory there is, and the end of it
 mod input; // sources, filter rules and metadata of a build
 mod foreign; // formats of files that are not images
 mod elsewhere; // images by URL
+#[cfg(feature = "remote")]
+mod upload; // objects in stores as outputs
 mod sealed; // images that are encrypted
 mod open; // images by path or URL
 mod command; // one file for each subcommand

@@ -66,6 +66,16 @@ impl GrowingFile {
         }
     }
 
+    /// Takes a file that nobody else has, and that is called `path` in messages.
+    pub fn adopt(file: File, path: &Path) -> Self {
+        Self { file, path: path.to_owned(), end: None, at: 0 }
+    }
+
+    /// Where what is added begins, once that is known.
+    pub fn begun(&self) -> Option<u64> {
+        self.end
+    }
+
     /// The open file.
     pub fn file(&self) -> &File {
         &self.file

@@ -28,6 +28,8 @@ pub enum Phase {
     Sync,
     /// create: the image is read back and compared with what was read from the source.
     Verify,
+    /// create, append: the image is sent to its store.
+    Upload,
     /// check: section headers and sums.
     Sections,
     /// check: pages and rows of all tables, and their consistency.
@@ -60,6 +62,7 @@ impl Phase {
             Phase::Tables => "tables",
             Phase::Sync => "sync",
             Phase::Verify => "verify",
+            Phase::Upload => "upload",
             Phase::Sections => "sections",
             Phase::Rows => "rows",
             Phase::Frames => "frames",

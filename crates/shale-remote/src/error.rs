@@ -91,6 +91,30 @@ pub enum Reason {
     /// The object is not in the cache, and the network must not be used.
     #[error("not in the cache, and --offline forbids the network")]
     Offline,
+    /// Another object has the name.
+    #[error("an object of this name exists; nothing was replaced")]
+    Exists,
+    /// The object that was to be replaced has been replaced by somebody else.
+    #[error("the object was changed by somebody else meanwhile; it was left as it is, try again")]
+    Replaced,
+    /// Objects cannot be written there.
+    #[error(
+        "only s3:// can be written to; write a file and upload it with the tool of the store, or use \
+         the S3 protocol of the store with --endpoint"
+    )]
+    NotWritable,
+    /// The caller gave up.
+    #[error("cancelled; nothing was written")]
+    Cancelled,
+    /// A file of this machine that was to be sent cannot be read.
+    #[error("cannot read what is to be sent: {0}")]
+    Local(String),
+    /// An upload failed, and its parts could not be removed.
+    #[error(
+        "{0}; its uploaded parts are still in the store and cost money: list and remove them with \
+         `aws s3api list-multipart-uploads` and `abort-multipart-upload`"
+    )]
+    Left(Box<Reason>),
     /// The range is beyond the end of the object.
     #[error("the object ends at byte {len}; a read reaches byte {end}")]
     End {
@@ -125,6 +149,12 @@ impl Reason {
             Reason::Unreachable(_) | Reason::Offline => io::ErrorKind::HostUnreachable,
             Reason::Timeout { .. } => io::ErrorKind::TimedOut,
             Reason::Broken { .. } => io::ErrorKind::ConnectionAborted,
+            Reason::Exists => io::ErrorKind::AlreadyExists,
+            Reason::Replaced => io::ErrorKind::StaleNetworkFileHandle,
+            Reason::NotWritable => io::ErrorKind::Unsupported,
+            Reason::Cancelled => io::ErrorKind::Interrupted,
+            Reason::Local(_) => io::ErrorKind::Other,
+            Reason::Left(reason) => reason.io_kind(),
             Reason::End { .. } => io::ErrorKind::UnexpectedEof,
             Reason::Url(_) => io::ErrorKind::InvalidInput,
             Reason::Answer(_) | Reason::Server { .. } | Reason::Tls(_) => io::ErrorKind::Other,

@@ -5,7 +5,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -21,6 +21,9 @@ use crate::text;
 
 /// An attempt that brought this many bytes does not count as failed.
 const PROGRESS_LEN: usize = 64 << 10;
+/// Length of an answer that a request without one may take as long as: a store may need minutes to
+/// put parts together.
+const CALL_LEN: u64 = 16 << 20;
 /// The longest pause that a server may ask for.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -111,6 +114,18 @@ impl From<Reason> for Failure {
     }
 }
 
+/// What a store says about an object.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) etag: Option<String>,
+    /// What tells the upload that made the object from others.
+    pub(crate) mark: Option<String>,
+    /// Length of the object, in an answer to HEAD.
+    pub(crate) len: Option<u64>,
+    pub(crate) body: String,
+}
+
 /// Fetches ranges of one object.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
@@ -195,6 +210,59 @@ impl Fetcher {
             add(&self.counters.retries, 1);
             std::thread::sleep(failure.pause.unwrap_or_else(|| pause(failed)));
         }
+    }
+
+    /// Sends a request that changes or describes the object, and tries it again where that helps.
+    /// `make` makes it anew for each attempt, for the address that it is given. Answers with a
+    /// status of `accepted` are returned, others are errors.
+    pub(crate) fn call(
+        &self,
+        accepted: &[u16],
+        make: &dyn Fn(String) -> io::Result<Request>,
+    ) -> Result<Reply, Reason> {
+        let (mut failed, mut corrected) = (0, 0);
+        loop {
+            let failure = match self.call_once(accepted, make) {
+                Ok(reply) => return Ok(reply),
+                Err(failure) => failure,
+            };
+            if failure.is_corrected && corrected < 2 {
+                corrected += 1;
+                continue;
+            }
+            failed += 1;
+            let retries = match failure.reason {
+                Reason::Unreachable(_) => self.retries.min(UNREACHABLE_RETRIES),
+                _ => self.retries,
+            };
+            if !failure.reason.is_passing() || failed > retries {
+                return Err(failure.reason);
+            }
+            add(&self.counters.retries, 1);
+            std::thread::sleep(failure.pause.unwrap_or_else(|| pause(failed)));
+        }
+    }
+
+    fn call_once(
+        &self,
+        accepted: &[u16],
+        make: &dyn Fn(String) -> io::Result<Request>,
+    ) -> Result<Reply, Failure> {
+        let _permit = self.gate.enter();
+        let request = make(self.signer.address(&self.url));
+        let mut request = request.map_err(|error| Reason::Local(error.to_string()))?;
+        self.signer.sign(&mut request)?;
+        add(&self.counters.requests, 1);
+        let answer = self.client.send(&request, CALL_LEN)?;
+        let status = answer.status();
+        if !accepted.contains(&status) {
+            return Err(self.refusal(answer, false));
+        }
+        let header = |name| answer.header(name).map(str::to_owned);
+        let (etag, mark) = (header("etag"), header("x-amz-meta-shale-upload"));
+        let len = header("content-length").and_then(|len| len.parse().ok());
+        let body = if request.method == "HEAD" { String::new() } else { answer.text() };
+        Ok(Reply { status, etag, mark, len, body })
     }
 
     /// Asks once. Appends what arrives to `part`, also if the attempt fails.

@@ -128,16 +128,17 @@ impl Client {
             builder = builder.header(*name, value);
         }
         let body_limit = self.timeout + Duration::from_secs(len / RATE_MIN);
-        let response = if request.body.is_empty() && request.method == "GET" {
-            let built = builder.body(()).map_err(|error| Reason::Url(error.to_string()))?;
-            let built = self.agent.configure_request(built);
-            self.agent.run(built.timeout_recv_body(Some(body_limit)).build())
-        } else {
-            let built = builder.body(request.body.clone());
-            let built = built.map_err(|error| Reason::Url(error.to_string()))?;
-            let built = self.agent.configure_request(built);
-            self.agent.run(built.timeout_recv_body(Some(body_limit)).build())
-        };
+        let response =
+            if request.body.is_empty() && matches!(request.method, "GET" | "HEAD" | "DELETE") {
+                let built = builder.body(()).map_err(|error| Reason::Url(error.to_string()))?;
+                let built = self.agent.configure_request(built);
+                self.agent.run(built.timeout_recv_body(Some(body_limit)).build())
+            } else {
+                let built = builder.body(request.body.as_slice());
+                let built = built.map_err(|error| Reason::Url(error.to_string()))?;
+                let built = self.agent.configure_request(built);
+                self.agent.run(built.timeout_recv_body(Some(body_limit)).build())
+            };
         response.map(|response| Answer { response }).map_err(|error| self.reason(error))
     }
 

@@ -3,6 +3,7 @@
 //! An [`Object`] is bytes with a length, read in ranges over HTTP. It asks for ranges together
 //! where it can, tries again where that helps, gives up where it does not, and never returns bytes
 //! of another state of the object than the one that was opened. What arrived can be kept on disk.
+//! A [`Destination`] is an object that is written: complete, or not at all.
 //!
 //! This crate knows nothing of images. It is the only one that speaks to a network.
 
@@ -17,6 +18,7 @@ mod fetch; // a range, with retries, resumed where it broke off
 mod held; // bytes that arrived or are on their way
 pub mod cache; // blocks on disk, shared by processes
 pub mod object; // an open object
+pub mod upload; // an object as a whole, written
 
 pub use cache::{Cache, CacheEntry};
 pub use counters::CounterSnapshot;
@@ -24,3 +26,4 @@ pub use error::{Error, Reason};
 pub use location::{Location, ObjectUrl, Scheme};
 pub use object::Object;
 pub use options::{CacheOptions, Options};
+pub use upload::{Contents, Destination, Replace, State, Watch};

@@ -139,6 +139,11 @@ impl Object {
         &self.shared.name
     }
 
+    /// The ETag of the object, if the server has them.
+    pub fn etag(&self) -> Option<&str> {
+        self.shared.identity.etag.as_deref()
+    }
+
     /// Why the server was not asked, if what is cached is used instead.
     pub fn offline(&self) -> Option<&Reason> {
         self.shared.offline.as_ref()

@@ -48,6 +48,17 @@ pub(crate) fn xml_field<'a>(xml: &'a str, tag: &str) -> Option<&'a str> {
     Some(xml[from..from + len].trim())
 }
 
+/// Text as it stands between tags of XML.
+pub(crate) fn escape_xml(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Undoes [`escape_xml`], also as stores write it.
+pub(crate) fn unescape_xml(text: &str) -> String {
+    let text = text.replace("&quot;", "\"").replace("&#34;", "\"").replace("&lt;", "<");
+    text.replace("&gt;", ">").replace("&amp;", "&")
+}
+
 /// One line of text for a message: no control characters, at most 200 characters.
 pub(crate) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();

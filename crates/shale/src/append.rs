@@ -7,6 +7,7 @@
 
 pub(crate) mod base; // the image, as the writer asks for it
 pub(crate) mod tail; // what follows the image in its file
+pub(crate) mod below; // an image that is elsewhere
 mod unchanged; // files that need not be read
 
 use std::io;
@@ -26,6 +27,8 @@ use crate::error::Error;
 use crate::options::CreateOptions;
 use crate::verify::{VerifyReport, verify};
 use base::ImageBase;
+pub use below::Below;
+use below::Continued;
 use shale_source::{Choose, Input, Joined, Part, file_identity, held, parts, without_empty};
 use tail::Tail;
 use unchanged::Unchanged;
@@ -52,6 +55,9 @@ pub struct AppendOptions {
     pub waits: bool,
     /// Do not give the new part of an image with parity the same share of parity.
     pub drops_parity: bool,
+    /// The image is not in the file of its name: what is added goes to another file, which begins
+    /// with a hole of the length of the image.
+    pub below: Option<Below>,
 }
 
 impl AppendOptions {
@@ -64,6 +70,7 @@ impl AppendOptions {
         offset: OffsetChoice,
         waits: bool,
         drops_parity: bool,
+        below: Option<Below>,
     }
 }
 
@@ -102,12 +109,23 @@ pub fn append(
 ) -> Result<AppendReport, Error> {
     let create = &options.create;
     check_options(options)?;
-    let mut file = GrowingFile::open(path, options.waits, &create.cancel)?;
+    let mut file = match &options.below {
+        None => GrowingFile::open(path, options.waits, &create.cancel)?,
+        Some(below) => {
+            let file = below.file.try_clone().map_err(Error::io("open", path))?;
+            GrowingFile::adopt(file, path)
+        }
+    };
     let (image, files, cut_bytes) = open_image(&file, path, options)?;
     if image.snapshots().len() as u64 >= u64::from(SNAPSHOT_COUNT_MAX) {
         return Err(refused(path, "it has as many snapshots as an image can have".to_owned()));
     }
     let facts = parity_facts(&image)?;
+    if options.below.is_some() && facts.is_some() && !options.drops_parity {
+        let what = "it has parity, and that of the new part needs all of it; use --drop-parity, or \
+                    append to a file";
+        return Err(refused(path, what.to_owned()));
+    }
     let is_signed = !signatures(&image)?.is_empty();
     let start = image.offset();
     let number = image.snapshots().len();
@@ -182,8 +200,15 @@ pub(crate) fn check_options(options: &AppendOptions) -> Result<(), Error> {
 
 /// Finds all files of the image, as they are now.
 fn files_of(file: &GrowingFile, path: &Path, options: &AppendOptions) -> Result<Gathered, Error> {
-    let again = file.file().try_clone().map_err(Error::io("open", path))?;
-    let first = Arc::new(FileSource::new(again).map_err(Error::io("open", path))?);
+    let first: Arc<dyn ByteSource> = match &options.below {
+        None => {
+            let again = file.file().try_clone().map_err(Error::io("open", path))?;
+            Arc::new(FileSource::new(again).map_err(Error::io("open", path))?)
+        }
+        Some(below) => {
+            Arc::new(Continued::new(below, file.begun()).map_err(Error::io("open", path))?)
+        }
+    };
     Ok(gather(first, &FilePlace::new(path), &options.create.source.bases)?)
 }
 

@@ -49,7 +49,7 @@ mod info; // counts and sizes
 mod states; // what each snapshot added
 pub mod dump; // any structure with its fields
 
-pub use append::{AppendOptions, AppendReport, append};
+pub use append::{AppendOptions, AppendReport, Below, append};
 pub use assemble::AssembleReport;
 pub use bundle::{BundleOptions, Runtime, bundle, warm_len};
 pub use compact::compact;
@@ -89,8 +89,8 @@ pub use shale_extract::{
 };
 pub use shale_foreign as foreign;
 pub use shale_host::{
-    Cancel, Error as HostError, ErrorKind, NoProgress, Output, PatientOutput, Phase, Progress,
-    grower, sync_directory, thread_count,
+    Cancel, Error as HostError, ErrorKind, NoProgress, Output, OutputFile, PatientOutput, Phase,
+    Progress, grower, sync_directory, thread_count,
 };
 pub use shale_model::SourceError;
 pub use shale_model::pattern::{NamePattern, PatternError, Patterns, Position, Rules};

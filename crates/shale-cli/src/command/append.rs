@@ -6,15 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use serde_json::json;
-use shale::{AppendOptions, AppendReport, Input, Rules};
+use shale::{AppendOptions, AppendReport, CreateOptions, Input, Rules};
 
 use crate::args::Append;
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
-use crate::{input, open, size, text, time};
+#[cfg(feature = "remote")]
+use crate::upload::Growing;
+use crate::{elsewhere, input, open, size, text, time};
 
 use super::create::{
     dry_run, options, read_stdin_once, refused, unmatched, warn_of, warn_of_changes, warn_of_rules,
@@ -33,7 +35,9 @@ pub fn run(args: &Append, say: &Say) -> anyhow::Result<Exit> {
         None => added(&args.add)?,
     };
     read_stdin_once(&inputs, how)?;
-    open::only_file(&args.image, "shale append")?;
+    if !elsewhere::is_url(&args.image) {
+        open::only_file(&args.image, "shale append")?;
+    }
     let mut create = options(&args.image, how)?;
     create.source.bases = open::bases(say);
     create.source.images = open::other_images(say);
@@ -49,7 +53,8 @@ pub fn run(args: &Append, say: &Say) -> anyhow::Result<Exit> {
         removes.exclude(text::bytes(pattern)).map_err(Misuse::of)?;
     }
     let removes = Arc::new(removes);
-    let options = AppendOptions::default()
+    let growing = growing(&args.image, &create, say)?;
+    let mut options = AppendOptions::default()
         .create(create)
         .adds(!args.add.is_empty() || !args.remove.is_empty())
         .removes(Arc::clone(&removes))
@@ -58,10 +63,19 @@ pub fn run(args: &Append, say: &Say) -> anyhow::Result<Exit> {
         .offset(open::offset(args.image_offset))
         .waits(args.wait)
         .drops_parity(args.drop_parity);
+    options.below = growing.as_ref().map(Growing::below).transpose()?;
     let bar = Bar::new(say);
     let report = shale::append(&args.image, &inputs, &options, &bar);
-    drop(bar);
     let image = text::path(&args.image);
+    let report = match (report, &growing) {
+        (Ok(report), Some(growing)) => {
+            let done = growing.finish(report.added_bytes, &bar);
+            done.with_context(|| format!("nothing was appended to {image}"))?;
+            Ok(report)
+        }
+        (report, _) => report,
+    };
+    drop(bar);
     let report = match report {
         Ok(report) => report,
         Err(error @ shale::Error::Read(_)) => return Err(open::named(&args.image, error.into())),
@@ -100,6 +114,34 @@ pub fn run(args: &Append, say: &Say) -> anyhow::Result<Exit> {
         ));
     }
     Ok(if is_partial { Exit::Partial } else { Exit::Done })
+}
+
+/// Opens the object that an append is for; `None` for a file.
+#[cfg(feature = "remote")]
+fn growing(image: &Path, create: &CreateOptions, say: &Say) -> anyhow::Result<Option<Growing>> {
+    elsewhere::is_url(image).then(|| Growing::open(image, create, say)).transpose()
+}
+
+/// Refuses URLs.
+#[cfg(not(feature = "remote"))]
+fn growing(image: &Path, _: &CreateOptions, say: &Say) -> anyhow::Result<Option<Growing>> {
+    elsewhere::is_url(image).then(|| elsewhere::open(image, say)).transpose()?;
+    Ok(None)
+}
+
+/// Never there: this build has no network.
+#[cfg(not(feature = "remote"))]
+enum Growing {}
+
+#[cfg(not(feature = "remote"))]
+impl Growing {
+    fn below(&self) -> anyhow::Result<shale::Below> {
+        match *self {}
+    }
+
+    fn finish(&self, _: u64, _: &Bar) -> anyhow::Result<()> {
+        match *self {}
+    }
 }
 
 /// Parses the sources of `--add`: a path that exists is one; otherwise, what stands before the

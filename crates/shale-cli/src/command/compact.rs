@@ -7,7 +7,7 @@ use std::time::Instant;
 use shale::read::Image;
 
 use super::assemble::{options, reading, show};
-use super::create::refused;
+use super::create::{refused, written};
 use crate::args::{Compact, Copying};
 use crate::bar::Bar;
 use crate::exit::Exit;
@@ -45,9 +45,10 @@ pub fn copy(
     say: &Say,
 ) -> anyhow::Result<Exit> {
     let start = Instant::now();
-    let options = options(&[(path, image)], output, copying, say)?;
+    let mut options = options(&[(path, image)], output, copying, say)?;
+    let written = written(output, &copying.target, &mut options)?;
     let bar = Bar::new(say);
-    let report = shale::compact(image, keep, output, &options, &bar);
+    let report = shale::compact(image, keep, &written, &options, &bar);
     drop(bar);
     let nothing = || format!("no image was written from {}", text::path(path));
     let report = report.map_err(|error| refused(error, nothing(), say))?;

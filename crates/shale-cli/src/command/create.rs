@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
@@ -25,7 +25,7 @@ use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
 use crate::report::Say;
 use crate::sealed::Encrypted;
-use crate::{foreign, input, memory, open, sealed, signal, size, text};
+use crate::{elsewhere, foreign, input, memory, open, sealed, signal, size, text};
 
 /// Packs the sources into an image.
 ///
@@ -59,6 +59,7 @@ pub fn run(
     if how.input.filter_dry_run {
         return dry_run(inputs, &options, say);
     }
+    let written = written(output, target, &mut options)?;
     let bar = Bar::new(say);
     let report = if to_stdout {
         if std::io::stdout().is_terminal() {
@@ -72,7 +73,7 @@ pub fn run(
         let mut out = PatientOutput::new(move || Ok(out), &options.cancel)?;
         to_stream(inputs, &mut out, target, &options, &bar)
     } else {
-        shale::create(inputs, Output::Path(output.to_owned()), &options, &bar)
+        shale::create(inputs, Output::Path(written), &options, &bar)
     };
     drop(bar);
     let nothing = || format!("no image was written from {}", text::path(source));
@@ -110,6 +111,41 @@ pub fn run(
     let is_whole =
         build.problems.is_empty() && build.changes.is_empty() && build.warnings.is_empty();
     Ok(if is_whole && !is_emptied { Exit::Done } else { Exit::Partial })
+}
+
+/// Returns where an output is written: in place, or for a URL in a temporary file that is uploaded.
+///
+/// # Errors
+/// Nothing can be written to the URL, or its object exists and may not be replaced.
+pub fn written(
+    output: &Path,
+    target: &Target,
+    options: &mut CreateOptions,
+) -> anyhow::Result<PathBuf> {
+    match elsewhere::is_url(output) {
+        false => Ok(output.to_owned()),
+        #[cfg(feature = "remote")]
+        true => crate::upload::deliver(output, target.force, options),
+        #[cfg(not(feature = "remote"))]
+        true => {
+            let _ = (target, options);
+            bail!(Misuse("this program was built without support for URLs".to_owned()))
+        }
+    }
+}
+
+/// Refuses a URL as an output that is written in a file only.
+///
+/// # Errors
+/// It is one.
+pub fn only_path(output: &Path, what: &str) -> anyhow::Result<()> {
+    match elsewhere::is_url(output) {
+        true => Err(Misuse(format!(
+            "{what} is written to a file only; name one for it, and upload that"
+        ))
+        .into()),
+        false => Ok(()),
+    }
 }
 
 /// Packs the sources into an image in a stream, encrypted if the command line asks for that.

@@ -9,7 +9,7 @@ use shale::read::Image;
 use shale::{InputKind, MergePart};
 
 use super::assemble::{options, reading, show};
-use super::create::refused;
+use super::create::{refused, written};
 use crate::args::Merge;
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
@@ -57,8 +57,9 @@ pub fn run(args: &Merge, say: &Say) -> anyhow::Result<Exit> {
         options.build.snapshot_name = text::bytes(name).to_vec();
     }
     options.build.label.clone_from(&args.label);
+    let written = written(&args.output, &args.copying.target, &mut options)?;
     let bar = Bar::new(say);
-    let report = shale::merge(&parts, args.snapshots, &args.output, &options, &bar);
+    let report = shale::merge(&parts, args.snapshots, &written, &options, &bar);
     drop(bar);
     let report = report.map_err(|error| refused(error, "no image was written".to_owned(), say))?;
     show(&report, &args.output, start.elapsed(), say)

@@ -40,8 +40,9 @@ fn copy(inputs: &[Input], parts: &[MergePart], args: &Create, say: &Say) -> anyh
         .overwrite(target.force);
     create::keep_parity(inputs, target, &mut options, say);
     sealed::enclose(target, &mut options)?;
+    let written = create::written(output, target, &mut options)?;
     let bar = Bar::new(say);
-    let report = shale::rewrite(parts, output, &options, &bar);
+    let report = shale::rewrite(parts, &written, &options, &bar);
     drop(bar);
     let nothing = || format!("no image was written to {}", text::path(output));
     let report = report.map_err(|error| create::refused(error, nothing(), say))?;

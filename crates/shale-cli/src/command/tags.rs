@@ -7,7 +7,7 @@ use anyhow::bail;
 use serde_json::json;
 use shale::{AppendOptions, Input, TagReport};
 
-use super::create::{options, refused, warn_of};
+use super::create::{only_path, options, refused, warn_of};
 use crate::args::{Append, Create};
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
@@ -24,6 +24,7 @@ pub fn create(inputs: &[Input], args: &Create, say: &Say) -> anyhow::Result<Exit
         bail!(Misuse("--all-tags needs a file as its output, and does not pad it".to_owned()));
     }
     sealed::refuse(&args.target, "an image of all tags")?;
+    only_path(&args.output, "an image of all tags")?;
     let options = options(&args.output, &args.how)?
         .parity_ppm(args.target.parity.unwrap_or(0))
         .overwrite(args.target.force);

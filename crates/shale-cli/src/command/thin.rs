@@ -17,7 +17,8 @@ use shale::{
 };
 
 use super::create::{
-    details, options, read_stdin_once, refused, unmatched, warn_of, warn_of_changes, warn_of_rules,
+    details, only_path, options, read_stdin_once, refused, unmatched, warn_of, warn_of_changes,
+    warn_of_rules,
 };
 use crate::args::{Create, Delta, How, Merge, Patch};
 use crate::bar::Bar;
@@ -110,6 +111,7 @@ impl Job<'_> {
     /// not say otherwise.
     fn run(&self, as_new: Option<(Vec<u8>, u8)>, say: &Say) -> anyhow::Result<Exit> {
         let start = Instant::now();
+        only_path(self.output, "a thin image")?;
         let to_stdout = self.output.as_os_str() == "-";
         if to_stdout && say.json {
             bail!(Misuse("--json and the image cannot both go to standard output".to_owned()));
@@ -284,6 +286,7 @@ pub fn thick(args: &Merge, say: &Say) -> anyhow::Result<Exit> {
     sealed::refuse(&args.copying.target, "a thin image that is made whole")?;
     let path = Path::new(OsStr::from_bytes(image.as_bytes()));
     not_stdout(&args.output)?;
+    only_path(&args.output, "a thin image that is made whole")?;
     let files = open::gathered(path, say)?;
     if files.base.is_none() {
         return Err(shale::Error::NotThin { image: text::path(path) }.into());

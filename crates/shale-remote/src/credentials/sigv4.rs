@@ -1,4 +1,4 @@
-//! AWS Signature Version 4, for requests without a body, as "Authenticating Requests" of the S3
+//! AWS Signature Version 4, as "Authenticating Requests" of the S3
 //! reference specifies it.
 
 use jiff::Timestamp;
@@ -8,9 +8,6 @@ use ring::hmac::{HMAC_SHA256, Key, sign as hmac};
 
 use crate::http::{Request, host_header};
 use crate::text;
-
-/// SHA-256 of nothing.
-const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /// The key pair of a signature.
 #[derive(Clone)]
@@ -37,14 +34,17 @@ pub(super) fn sign(
 ) {
     let time = now.to_zoned(TimeZone::UTC).strftime("%Y%m%dT%H%M%SZ").to_string();
     let date = &time[..8];
-    let mut signed = vec![
-        ("host", host_header(&request.url).to_owned()),
-        ("x-amz-content-sha256", EMPTY_SHA256.to_owned()),
-        ("x-amz-date", time.clone()),
-    ];
+    let body_hash = text::hex(digest(&SHA256, &request.body).as_ref());
+    let added = [("x-amz-content-sha256", body_hash.clone()), ("x-amz-date", time.clone())];
+    request.headers.extend(added);
     if let Some(session) = &keys.session {
-        signed.push(("x-amz-security-token", session.clone()));
+        request.headers.push(("x-amz-security-token", session.clone()));
     }
+    // All headers of this name have to be signed.
+    let own = request.headers.iter().filter(|(name, _)| name.starts_with("x-amz-"));
+    let mut signed: Vec<(&str, String)> = own.cloned().collect();
+    signed.push(("host", host_header(&request.url).to_owned()));
+    signed.sort();
     let names: Vec<&str> = signed.iter().map(|(name, _)| *name).collect();
     let names = names.join(";");
     let headers: String =
@@ -59,11 +59,8 @@ pub(super) fn sign(
         .map(|pair| if pair.contains('=') { pair.to_owned() } else { format!("{pair}=") })
         .collect();
     query.sort();
-    let canonical = format!(
-        "{}\n{path}\n{}\n{headers}\n{names}\n{EMPTY_SHA256}",
-        request.method,
-        query.join("&")
-    );
+    let canonical =
+        format!("{}\n{path}\n{}\n{headers}\n{names}\n{body_hash}", request.method, query.join("&"));
     let scope = format!("{date}/{region}/{service}/aws4_request");
     let hash = text::hex(digest(&SHA256, canonical.as_bytes()).as_ref());
     let to_sign = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{hash}");
@@ -74,8 +71,6 @@ pub(super) fn sign(
     let signature = hmac(&Key::new(HMAC_SHA256, &key), to_sign.as_bytes());
     let signature = text::hex(signature.as_ref());
     let credential = format!("{}/{scope}", keys.id);
-    // The client sets the host itself.
-    request.headers.extend(signed.into_iter().skip(1));
     request.headers.push((
         "authorization",
         format!(
