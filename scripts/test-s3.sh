@@ -113,6 +113,10 @@ before=$(s3 "print(s3.head_object(Bucket='bucket', Key='a dir/lo+ng.shale')['Con
 seq 1 70000 > "$work/tree/still more"
 expect "a long image grows" 0 "snapshot #1" with_keys append "$long" "$work/tree"
 expect "and has the new tree" 0 "" same_tree "$long"
+seq 1 80000 > "$work/tree/even more"
+# The first append reads all of the image and leaves an index; the next one reads that.
+expect "a long image grows again" 0 "snapshot #2" with_keys --cache-size 0 append -v "$long" "$work/tree"
+grep -qE '[0-9] (B|KiB) received' "$work/out" || { echo "s3: the append read too much:"; cat "$work/out"; failed=1; }
 expect "and is whole" 0 "no damage" with_keys --cache-size 0 check "$long"
 after=$(s3 "print(s3.head_object(Bucket='bucket', Key='a dir/lo+ng.shale')['ContentLength'])")
 [ "$before" -lt "$after" ] || { echo "s3: the object did not grow"; failed=1; }

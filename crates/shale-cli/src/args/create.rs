@@ -203,7 +203,7 @@ pub struct How {
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
     /// Directory for temporary files (default: the directory of the output; TMPDIR or /tmp if that
-    /// is standard output).
+    /// is standard output or a URL, whose image is there until it is uploaded).
     #[arg(long, value_name = "DIR")]
     pub temp_dir: Option<PathBuf>,
 }
