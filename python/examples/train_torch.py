@@ -19,7 +19,7 @@ class Files(Dataset):
 
     def __init__(self, image: shalefs.FileSystem, top: str = "") -> None:
         self.image = image
-        self.paths = [path for path in image.find(top) if not image.islink(path)]
+        self.paths = [path for path in image.find(top) if image.isfile(path)]
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -65,7 +65,8 @@ def create(sources: Sources, output: PathType, *, engine: Any = "processes", wor
     Parts lie there below a name of this run and are removed at the end. `part_bytes` bounds the bytes of sources in a
     part, except for a single larger file: it decides the cuts, and so the bytes of the image. `retries` is how often
     a failed part is packed again. The other options are those of `shalefs.create`; `threads` and `memory` are for one
-    part. The output may be a URL, too; `storage_options` are for it and for `parts`.
+    part. The output may be a URL, too; `storage_options` are for it and for `parts`. What is behind URLs needs room in
+    `temp_dir`: a part on each worker, all parts and the image here.
 
     Workers compare parts with their sources, and the image is compared with the parts before it gets its name.
     """
@@ -84,10 +85,11 @@ def create(sources: Sources, output: PathType, *, engine: Any = "processes", wor
         made = _packed(tasks, engine, workers, client, retries, progress, source_bytes)
         if progress is not None:
             progress("merge", 0, len(tasks), 0, sum(report.image_bytes for report in made))
-        with target.written(temp_dir, overwrite) as path:
-            merged = merge([task.part.name for task in tasks], path, replace=False, snapshot=snapshot, label=label,
-                           parity=parity, verify=verify, overwrite=overwrite, temp_dir=temp_dir, progress=progress,
-                           storage_options=storage_options)
+        temp_dir = options["temp_dir"]
+        with _places.fetched([task.part for task in tasks], temp_dir) as paths, \
+                target.written(temp_dir, overwrite) as path:
+            merged = merge(paths, path, replace=False, snapshot=snapshot, label=label, parity=parity, verify=verify,
+                           overwrite=overwrite, temp_dir=temp_dir, progress=progress)
     image = merged._replace(
         verified=merged.verified and all(report.verified for report in made),
         left_out=[item for report in made for item in report.left_out],

@@ -17,6 +17,8 @@ from ..filesystem import FileSystem
 
 # Bytes that are read at once: what shares frames within them is decoded once.
 _BATCH_BYTES = 32 << 20
+# Frames that are kept at least: with fewer, those that others refer to are decoded again and again.
+_CACHE_BYTES = 256 << 20
 # Open images that a process keeps for its next partition.
 _OPEN_MAX = 4
 
@@ -35,7 +37,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class Partition(NamedTuple):
-    """Files of an image, in the order in which they should be read. Pickles, and is read on any machine."""
+    """Files of an image, in the order in which they should be read. Pickles, and is read on any machine.
+
+    A process that reads one keeps up to 256 MiB of frames for each image, four images at most.
+    """
 
     arguments: Tuple[Any, ...]
     identity: Optional[str]
@@ -57,7 +62,8 @@ class Partition(NamedTuple):
         with _lock:
             image = _open.get(key)
             if image is None:
-                image = FileSystem(*self.arguments)
+                source, snapshot, expect, cache_bytes, *rest = self.arguments
+                image = FileSystem(source, snapshot, expect, max(cache_bytes, _CACHE_BYTES), *rest)
                 if image.identity != self.identity:
                     raise IdentityError(f"the image was replaced: its identity is {image.identity}, and was "
                                         f"{self.identity} when it was partitioned")

@@ -4,7 +4,8 @@ import contextlib
 import os
 import secrets
 import tempfile
-from typing import Any, Iterator, Mapping, NamedTuple, Optional
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..filesystem import _URL
 
@@ -75,6 +76,27 @@ class Place(NamedTuple):
                 with contextlib.suppress(Exception):
                     system.rm_file(half)
                 raise
+
+
+@contextlib.contextmanager
+def fetched(places: List[Place], temp_dir: Optional[str]) -> Iterator[List[str]]:
+    """The paths of files. Those behind URLs are fetched whole, several at once, into a temporary folder.
+
+    A merge reads frame by frame, and each would be a request.
+    """
+    if not any(place.is_url for place in places):
+        yield [place.name for place in places]
+        return
+    with tempfile.TemporaryDirectory(prefix="shalefs-", dir=temp_dir) as here:
+        def fetch(pair: Tuple[int, Place]) -> str:
+            index, place = pair
+            path = os.path.join(here, f"{index:06}.shale")
+            system, source = place._system()
+            system.get_file(source, path)
+            return path
+
+        with ThreadPoolExecutor(8) as pool:
+            yield list(pool.map(fetch, enumerate(places)))
 
 
 @contextlib.contextmanager
