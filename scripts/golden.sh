@@ -32,6 +32,22 @@ create() {
   keep "$name" "$of"
 }
 
+# appended NAME TREE TREES...: an image of the first tree to which the others were appended.
+appended() {
+  local name=$1 of=$2
+  missing "$name" || return 0
+  make_tree "$of"
+  "$shale" create -q --snapshot 0 "$work/$of" -o "$work/$name.shale"
+  shift 2
+  local number=0
+  for of in "$@"; do
+    make_tree "$of"
+    number=$((number + 1))
+    "$shale" append -q --snapshot "$number" "$work/$name.shale" "$work/$of"
+  done
+  keep "$name" "$of"
+}
+
 # hand NAME TREES...: an image made by hand (crates/shale-tests/src/handmade.rs) out of plain images
 # of these trees, of which the last one is the newest tree of the image.
 hand() {
@@ -118,4 +134,5 @@ create tiny tiny
 create arrays arrays --frame-size 32K
 thin over-tiny 0.3-tiny later
 create samples samples
+appended bases before before bases
 create streams streams --recompress=on --frame-size 32K

@@ -345,6 +345,7 @@ fn decode_page_ref(raw: &PageRefRaw) -> Result<PageRef, FormatError> {
         stored_len: raw.stored_len.get(),
         plain_len: raw.plain_len.get(),
         codec: raw.codec,
+        ..PageRef::default()
     };
     check_page_ref(&page)?;
     Ok(page)

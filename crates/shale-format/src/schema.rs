@@ -4,7 +4,8 @@
 //! *sentinel row* is a last row that only ends the range of the row before it.
 
 use crate::limits::SPACE_LEN_MAX;
-use shale_table::{ColumnKind, ColumnSpec, Schema};
+use shale_model::InodeKind;
+use shale_table::{ColumnKind, ColumnSpec, Only, Schema, Shift};
 
 macro_rules! schema {
     ($(#[$doc:meta])* $module:ident, $name:literal,
@@ -21,6 +22,7 @@ macro_rules! schema {
             pub static SCHEMA: Schema = Schema {
                 name: $name,
                 columns: &[$(ColumnSpec { name: stringify!($column), kind: ColumnKind::$kind }),*],
+                shifts: super::shifts_of($name),
             };
         }
     };
@@ -83,6 +85,34 @@ schema!(
     /// The attributes of all sets, by name within a set.
     xattr_items, "xattr_items", [NAME = 0: Bytes, VALUE = 1: Bytes]
 );
+
+/// The columns of a table that a page may count from a base, see `docs/format.md`, 6.1.1.
+const fn shifts_of(table: &str) -> &'static [Shift] {
+    match table.as_bytes() {
+        b"inodes" => &INODE_SHIFTS,
+        b"directories" => &DIRECTORY_SHIFTS,
+        b"entries" => &ENTRY_SHIFTS,
+        _ => &[],
+    }
+}
+
+const INODE_SHIFTS: [Shift; 2] = [payload_of(InodeKind::Directory), payload_of(InodeKind::Symlink)];
+const DIRECTORY_SHIFTS: [Shift; 3] = [
+    Shift::all(directories::ENTRY_FIRST),
+    Shift::all(directories::INODE),
+    Shift::all(directories::PARENT),
+];
+const ENTRY_SHIFTS: [Shift; 1] = [Shift::all(entries::INODE)];
+
+/// The shift of `inodes.PAYLOAD` for inodes of one kind: their payloads are numbers of rows.
+const fn payload_of(kind: InodeKind) -> Shift {
+    let bits = kind.mode_bits() as u64;
+    let only = Only { column: inodes::MODE, mask: MODE_TYPE_MASK, bits };
+    Shift { column: inodes::PAYLOAD, only: Some(only) }
+}
+
+/// The bits of `inodes.MODE` that hold the kind.
+const MODE_TYPE_MASK: u64 = 0o170_000;
 
 /// `extents.STREAM` of a hole, which reads as zeroes and is reported by SEEK_HOLE.
 pub const STREAM_HOLE: u64 = u64::MAX;

@@ -26,7 +26,7 @@ pub enum InodeKind {
 
 impl InodeKind {
     /// Returns the type bits of `st_mode`.
-    pub fn mode_bits(self) -> u32 {
+    pub const fn mode_bits(self) -> u32 {
         match self {
             Self::Fifo => 0o010000,
             Self::CharDevice => 0o020000,

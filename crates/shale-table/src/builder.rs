@@ -6,14 +6,15 @@
 //! not stored again.
 
 use crate::{
-    ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSink, PageSource, Schema, TableError, TableRoot,
-    Value,
+    Bases, ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSink, PageSource, Schema, TableError,
+    TableRoot, Value,
     index::{self, IndexEntry},
     integers,
     limits::{
         COLUMNS_MAX, LEVELS_MAX, PAGE_BYTES_MAX, PAGE_HELD_MAX, PAGE_ROWS_MAX, ROW_BYTES_MAX,
         VALUE_LEN_MAX,
     },
+    shift,
     table::{check_root, last_child_at},
     write::{ColumnBuffer, encode_page, encode_page_by},
 };
@@ -79,6 +80,41 @@ impl PageRows {
     /// Rows of the page, at least 1.
     pub fn row_count(&self) -> usize {
         self.row_count
+    }
+
+    /// The least number of each shifted column: the bases of the page if it gets some.
+    pub fn bases(&self) -> Bases {
+        shift::bases(self.schema, &self.columns)
+    }
+
+    /// Counts the shifted columns from [`PageRows::bases`]. The page that is made of the rest needs
+    /// these bases in its reference.
+    pub fn shift(&mut self) -> Bases {
+        shift::shift(self.schema, &mut self.columns)
+    }
+
+    /// Returns whether `page` holds exactly these rows.
+    ///
+    /// # Errors
+    /// The page is damaged.
+    pub fn is_equal(&self, page: &Page) -> Result<bool, TableError> {
+        Ok(self.row_count == page.row_count() && shift::is_equal(&self.columns, page)?)
+    }
+
+    /// Calls `put` with bytes that say what the rows are, counted from `bases`: rows that give the
+    /// same bytes are equal. Cheaper than encoding them.
+    pub fn describe(&self, bases: Bases, put: &mut dyn FnMut(&[u8])) {
+        shift::describe(self.schema, &self.columns, bases, put);
+    }
+
+    /// Splits the rows: the first `row_count`, at least one and not all, and the rest.
+    pub fn split(&self, row_count: usize) -> (PageRows, PageRows) {
+        let part = |rows: std::ops::Range<usize>| PageRows {
+            schema: self.schema,
+            columns: self.columns.iter().map(|column| column.part(rows.clone())).collect(),
+            row_count: rows.len(),
+        };
+        (part(0..row_count), part(row_count..self.row_count))
     }
 
     /// Column 0 of the first row if it holds integers, else 0.
@@ -322,6 +358,19 @@ impl TableBuilder {
         Some(PageRows { schema: self.schema, columns, row_count })
     }
 
+    /// Takes rows back that [`TableBuilder::cut`] returned last, or the last part of them.
+    pub fn put_back(&mut self, rows: PageRows) {
+        debug_assert_eq!(self.buffered_rows, 0, "rows came in between");
+        self.buffered_bytes = rows.columns.iter().map(ColumnBuffer::string_bytes).sum();
+        self.buffered_rows = rows.row_count;
+        self.columns = rows.columns;
+    }
+
+    /// Rows that are in no page yet.
+    pub fn held_rows(&self) -> usize {
+        self.buffered_rows
+    }
+
     /// Adds the page that was made of the oldest rows that were returned. May store index pages.
     ///
     /// # Errors
@@ -372,7 +421,11 @@ impl TableBuilder {
             self.put_page(sink)?;
         }
         let mut level = 0;
-        while self.levels.len() > level + 1 || self.levels[level].entries.len() > 1 {
+        // A root has no room for bases: the only page gets an index page of its own if it has some.
+        while self.levels.len() > level + 1
+            || self.levels[level].entries.len() > 1
+            || self.levels[level].entries[0].page.bases != Bases::default()
+        {
             self.put_level(level, sink)?;
             level += 1;
         }
@@ -446,7 +499,8 @@ impl TableBuilder {
         let page = match clean {
             Some(page) => page,
             None => {
-                sink.put(&encode_page(&INDEX_SCHEMA, &index::columns(&entries), entries.len())?)?
+                let (schema, columns) = index::columns(&entries);
+                sink.put(&encode_page(schema, &columns, entries.len())?)?
             }
         };
         self.push_entry(level + 1, IndexEntry { page, ..entries[0] }, clean.is_some(), sink)

@@ -3,27 +3,13 @@
 //! An index page is a page like any other, with a schema of its own. Level 1 refers to data pages,
 //! level 2 to pages of level 1, and so on; there is one page at the top. `first_row` and
 //! `first_page` count from the table's start, so that a page is found by one search a level, and
-//! how many rows and data pages precede it is known without reading its neighbours.
+//! how many rows and data pages precede it is known without reading its neighbours. An index page
+//! has three further columns if a page below has bases (see [`crate::Shift`]): how many columns
+//! there are says which form it is.
 
-use crate::{ColumnSpec, Page, PageRef, Schema, TableError, write::ColumnBuffer};
-
-/// The schema of index pages, of every table.
-pub static INDEX_SCHEMA: Schema = Schema {
-    name: "index",
-    columns: &[
-        // First row below.
-        ColumnSpec::u64("first_row"),
-        // How many data pages of the table come before.
-        ColumnSpec::u64("first_page"),
-        // Column 0 of the first row below if it is an integer, else 0.
-        ColumnSpec::u64("first_key"),
-        // The reference, field by field.
-        ColumnSpec::u64("offset"),
-        ColumnSpec::u64("checksum"),
-        ColumnSpec::u64("stored_len"),
-        ColumnSpec::u64("plain_len"),
-        ColumnSpec::u64("codec"),
-    ],
+use crate::{
+    Bases, INDEX_SCHEMA, Page, PageRef, SHIFTED_INDEX_SCHEMA, Schema, TableError,
+    write::ColumnBuffer,
 };
 
 pub(crate) const FIRST_ROW: usize = 0;
@@ -34,6 +20,7 @@ const CHECKSUM: usize = 4;
 const STORED_LEN: usize = 5;
 const PLAIN_LEN: usize = 6;
 const CODEC: usize = 7;
+const BASES: usize = 8;
 
 /// One row of an index page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +44,12 @@ impl IndexEntry {
                 what: "a page's length is beyond 32 bits",
             })
         };
+        let mut bases = Bases::default();
+        if index.schema().columns.len() > BASES {
+            for (at, base) in bases.iter_mut().enumerate() {
+                *base = index.u64(BASES + at, row)?;
+            }
+        }
         Ok(IndexEntry {
             first_row: index.u64(FIRST_ROW, row)?,
             first_page: index.u64(FIRST_PAGE, row)?,
@@ -69,14 +62,17 @@ impl IndexEntry {
                 codec: u8::try_from(index.u64(CODEC, row)?).map_err(|_| {
                     TableError::IndexDamaged { table, what: "a page's codec is beyond 8 bits" }
                 })?,
+                bases,
             },
         })
     }
 }
 
-/// The columns of an index page.
-pub(crate) fn columns(entries: &[IndexEntry]) -> Vec<ColumnBuffer> {
-    let fields: [fn(&IndexEntry) -> u64; 8] = [
+/// The schema and the columns of an index page.
+pub(crate) fn columns(entries: &[IndexEntry]) -> (&'static Schema, Vec<ColumnBuffer>) {
+    let has_bases = entries.iter().any(|entry| entry.page.bases != Bases::default());
+    let schema = if has_bases { &SHIFTED_INDEX_SCHEMA } else { &INDEX_SCHEMA };
+    let fields: [fn(&IndexEntry) -> u64; 11] = [
         |entry| entry.first_row,
         |entry| entry.first_page,
         |entry| entry.first_key,
@@ -85,6 +81,11 @@ pub(crate) fn columns(entries: &[IndexEntry]) -> Vec<ColumnBuffer> {
         |entry| u64::from(entry.page.stored_len),
         |entry| u64::from(entry.page.plain_len),
         |entry| u64::from(entry.page.codec),
+        |entry| entry.page.bases[0],
+        |entry| entry.page.bases[1],
+        |entry| entry.page.bases[2],
     ];
-    fields.map(|field| ColumnBuffer::U64(entries.iter().map(field).collect())).into()
+    let fields = fields[..schema.columns.len()].iter();
+    let columns = fields.map(|field| ColumnBuffer::U64(entries.iter().map(field).collect()));
+    (schema, columns.collect())
 }

@@ -19,6 +19,7 @@
 //! static COLOURS: Schema = Schema {
 //!     name: "colours",
 //!     columns: &[ColumnSpec::u64("wavelength"), ColumnSpec::bytes("name")],
+//!     shifts: &[],
 //! };
 //!
 //! /// Keeps plain pages in memory; an image would compress, check and write them.
@@ -62,8 +63,10 @@ mod varint; // variable-length integers, and reading headers
 mod bitpack; // integers of a fixed width
 mod integers; // codecs of integer columns
 mod byte_strings; // codecs of byte string columns
+mod index_schema; // the two forms of index pages
 mod page; // one parsed page: the format, and reading in place
 mod write; // the writing side of a page
+mod shift; // columns that are counted from a base of their page
 mod index; // index pages: the same format with a schema of its own
 mod builder; // rows in, pages out, in bounded memory
 mod table; // rows out, touching few pages
@@ -76,8 +79,8 @@ pub use builder::{
 pub use column::Column;
 pub use cursor::Cursor;
 pub use error::TableError;
-pub use index::INDEX_SCHEMA;
+pub use index_schema::{INDEX_SCHEMA, SHIFTED_INDEX_SCHEMA};
 pub use page::{ColumnSummary, PAGE_VERSION, Page, PageSummary};
-pub use schema::{ColumnKind, ColumnSpec, Schema, Value};
+pub use schema::{Bases, ColumnKind, ColumnSpec, Only, SHIFTS_MAX, Schema, Shift, Value};
 pub use store::{PageRef, PageSink, PageSource, TableRoot};
 pub use table::{PageVisit, Table};

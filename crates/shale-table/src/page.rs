@@ -25,7 +25,7 @@
 use std::{cmp::Ordering, fmt, mem::size_of, ops::Range};
 
 use crate::{
-    ColumnKind, Schema, TableError,
+    Bases, ColumnKind, INDEX_SCHEMA, SHIFTED_INDEX_SCHEMA, Schema, Shift, TableError,
     byte_strings::ByteStrings,
     error::Damage,
     integers::{Integers, TIER_COLUMN},
@@ -50,6 +50,7 @@ pub struct Page {
     schema: &'static Schema,
     row_count: usize,
     columns: Box<[Column]>,
+    bases: Bases,
 }
 
 #[derive(Debug)]
@@ -83,6 +84,10 @@ impl Page {
             return Err(damaged(Damage("it is not of page format version 1")));
         }
         let column_count = usize::from(reader.byte().map_err(damaged)?);
+        // An index page has one of two forms.
+        let is_shifted_index = std::ptr::eq(schema, &INDEX_SCHEMA)
+            && column_count == SHIFTED_INDEX_SCHEMA.columns.len();
+        let schema = if is_shifted_index { &SHIFTED_INDEX_SCHEMA } else { schema };
         if column_count != schema.columns.len() || column_count > COLUMNS_MAX {
             return Err(damaged(Damage("it has not as many columns as its table")));
         }
@@ -110,7 +115,13 @@ impl Page {
         if !reader.is_at_end() {
             return Err(damaged(Damage("bytes follow its last column")));
         }
-        Ok(Page { columns: columns.into_boxed_slice(), plain, schema, row_count })
+        let columns = columns.into_boxed_slice();
+        Ok(Page { columns, plain, schema, row_count, bases: Bases::default() })
+    }
+
+    /// Adds the bases in a reference to this page to its shifted columns, from now on.
+    pub fn with_bases(self, bases: Bases) -> Page {
+        Page { bases, ..self }
     }
 
     /// Rows of this page, at least 1.
@@ -121,6 +132,13 @@ impl Page {
     /// The schema that the page was parsed with.
     pub fn schema(&self) -> &'static Schema {
         self.schema
+    }
+
+    /// Returns whether parsing with this schema and these bases gives this page again.
+    pub fn is_read_as(&self, bases: Bases, schema: &'static Schema) -> bool {
+        let is_index =
+            std::ptr::eq(self.schema, &SHIFTED_INDEX_SCHEMA) && std::ptr::eq(schema, &INDEX_SCHEMA);
+        self.bases == bases && (is_index || std::ptr::eq(self.schema, schema))
     }
 
     /// The page's plain bytes.
@@ -136,7 +154,29 @@ impl Page {
     pub fn u64(&self, column: usize, row: usize) -> Result<u64, TableError> {
         let integers = self.integers(column)?;
         self.check_row(row)?;
-        integers.get(&self.plain, row).map_err(|damage| self.damaged(column, damage))
+        let value = integers.get(&self.plain, row);
+        let value = value.map_err(|damage| self.damaged(column, damage))?;
+        let mut base = 0u64;
+        for (shift, shifted_by) in self.shifts_of(column) {
+            let holds = match shift.only {
+                None => true,
+                Some(only) => only.holds(self.u64(only.column, row)?),
+            };
+            base = base.wrapping_add(if holds { shifted_by } else { 0 });
+        }
+        Ok(value.wrapping_add(base))
+    }
+
+    /// The shifts of a column whose bases are not zero. A column that decides over rows has none,
+    /// so reading it ends there.
+    fn shifts_of(&self, column: usize) -> impl Iterator<Item = (&'static Shift, u64)> {
+        let decides = self
+            .schema
+            .shifts
+            .iter()
+            .any(|shift| shift.only.is_some_and(|only| only.column == column));
+        let shifts = self.schema.shifts.iter().zip(self.bases);
+        shifts.filter(move |(shift, base)| shift.column == column && *base != 0 && !decides)
     }
 
     /// Replaces the content of `out` with the integers of `rows`. Cheaper than single reads.
@@ -153,7 +193,20 @@ impl Page {
         out.clear();
         self.check_rows(&rows)?;
         out.resize(rows.len(), 0);
-        integers.read(&self.plain, rows.start, out).map_err(|damage| self.damaged(column, damage))
+        let read = integers.read(&self.plain, rows.start, out);
+        read.map_err(|damage| self.damaged(column, damage))?;
+        for (shift, base) in self.shifts_of(column) {
+            let Some(only) = shift.only else {
+                out.iter_mut().for_each(|value| *value = value.wrapping_add(base));
+                continue;
+            };
+            let mut deciding = Vec::new();
+            self.u64_range(only.column, rows.clone(), &mut deciding)?;
+            for (value, deciding) in out.iter_mut().zip(deciding) {
+                *value = value.wrapping_add(if only.holds(deciding) { base } else { 0 });
+            }
+        }
+        Ok(())
     }
 
     /// Finds the first row of `rows` whose integer is greater than `value`; `rows.end` if there is
@@ -170,6 +223,11 @@ impl Page {
     ) -> Result<usize, TableError> {
         let integers = self.integers(column)?;
         self.check_rows(&rows)?;
+        // Columns that ascend are shifted as a whole.
+        let base = self.shifts_of(column).find(|(shift, _)| shift.only.is_none());
+        let Some(value) = value.checked_sub(base.map_or(0, |(_, base)| base)) else {
+            return Ok(rows.start);
+        };
         search_integers(integers, &self.plain, rows, value)
             .map_err(|damage| self.damaged(column, damage))
     }

@@ -40,6 +40,49 @@ pub struct Schema {
     pub name: &'static str,
     /// The columns, in the order in which rows list their values.
     pub columns: &'static [ColumnSpec],
+    /// The columns that a page may count from a base of its own; at most
+    /// [`crate::SHIFTS_MAX`].
+    pub shifts: &'static [Shift],
+}
+
+/// Most shifts of a schema: as many bases as an index page has columns for.
+pub const SHIFTS_MAX: usize = 3;
+
+/// The bases of a page, in the order of its schema's shifts.
+pub type Bases = [u64; SHIFTS_MAX];
+
+/// A column of integers that a base is added to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shift {
+    /// The column.
+    pub column: usize,
+    /// The rows to which the base is added; all of them if it is `None`.
+    pub only: Option<Only>,
+}
+
+/// The rows whose integer in `column` has these bits under a mask. No base is added to that column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Only {
+    /// The column that decides.
+    pub column: usize,
+    /// The bits that are looked at.
+    pub mask: u64,
+    /// Their value.
+    pub bits: u64,
+}
+
+impl Only {
+    /// Returns whether a row with this integer in the deciding column gets the base.
+    pub(crate) fn holds(&self, integer: u64) -> bool {
+        integer & self.mask == self.bits
+    }
+}
+
+impl Shift {
+    /// A shift of all rows of a column.
+    pub const fn all(column: usize) -> Self {
+        Self { column, only: None }
+    }
 }
 
 /// One value of a row handed to [`crate::TableBuilder::push`].

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::{Page, Schema, TableError};
+use crate::{Bases, Page, Schema, TableError};
 
 /// Where a stored page is and how it becomes plain. Opaque to this crate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,6 +19,9 @@ pub struct PageRef {
     pub plain_len: u32,
     /// Codec of the page: how it is stored.
     pub codec: u8,
+    /// What is added to the shifted columns of a data page, see [`crate::Shift`]. A source gives
+    /// them to [`Page::with_bases`].
+    pub bases: Bases,
 }
 
 /// Everything that is needed to read a table.

@@ -1,5 +1,7 @@
 //! The writing side of [`crate::page`]: buffered columns become the bytes of a page.
 
+use std::ops::Range;
+
 use crate::{
     ColumnKind, Schema, TableError,
     byte_strings::{self, StringBuffer},
@@ -21,6 +23,22 @@ impl ColumnBuffer {
         match kind {
             ColumnKind::U64 => Self::U64(Vec::new()),
             ColumnKind::Bytes => Self::Bytes(StringBuffer::default()),
+        }
+    }
+
+    /// A copy of some rows.
+    pub(crate) fn part(&self, rows: Range<usize>) -> Self {
+        match self {
+            Self::U64(values) => Self::U64(values[rows].to_vec()),
+            Self::Bytes(strings) => Self::Bytes(rows.map(|row| strings.get(row)).collect()),
+        }
+    }
+
+    /// Bytes of byte strings.
+    pub(crate) fn string_bytes(&self) -> usize {
+        match self {
+            Self::U64(_) => 0,
+            Self::Bytes(strings) => strings.iter().map(<[u8]>::len).sum(),
         }
     }
 

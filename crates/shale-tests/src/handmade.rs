@@ -625,6 +625,7 @@ impl PageSink for Sink<'_> {
             stored_len: stored.len() as u32,
             plain_len: plain.len() as u32,
             codec,
+            ..PageRef::default()
         };
         self.payload.extend_from_slice(stored);
         self.first.get_or_insert_with(|| (page, plain.to_vec()));

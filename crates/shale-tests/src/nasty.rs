@@ -258,6 +258,22 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
             tree.file("log", Data::Log(1, 150_000));
             Some(tree.items)
         }
+        "before" | "bases" => {
+            // Enough rows for several pages of each table. What `bases` has more stands in front.
+            let mut tree = Tree { items: Vec::new(), random: Random::new(86) };
+            tree.add("", Kind::Directory);
+            if name == "bases" {
+                tree.folder("a");
+                tree.file("a/file", Data::Text(5, 100));
+                tree.add("a/link", Kind::Symlink(b"file".to_vec()));
+            }
+            for folder in 0..600 {
+                tree.folder(format!("m{folder:03}"));
+                tree.file(format!("m{folder:03}/file"), Data::Text(folder % 4, 100));
+                tree.add(format!("m{folder:03}/link"), Kind::Symlink(b"file".to_vec()));
+            }
+            Some(tree.items)
+        }
         "arrays" => {
             // A frame for each file.
             let mut tree = Tree { items: Vec::new(), random: Random::new(85) };

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use shale_format::SectionType;
-use shale_table::{ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSource, Schema, TableRoot};
+use shale_table::{Bases, ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSource, Schema, TableRoot};
 
 use super::context::Context;
 use super::findings::{RowScope, Scope};
@@ -191,12 +191,21 @@ fn data_page(
 /// itself.
 fn children(at: &Ahead, page: &Page) -> Result<Vec<Ahead>, PageFault> {
     let rows = page.row_count();
-    let mut columns: Vec<Vec<u64>> = vec![Vec::new(); INDEX_SCHEMA.columns.len()];
+    let mut columns: Vec<Vec<u64>> = vec![Vec::new(); page.schema().columns.len()];
     for (column, values) in columns.iter_mut().enumerate() {
         page.u64_range(column, 0..rows, values)?;
     }
-    let [first_row, first_page, first_key, offset, checksum, stored_len, plain_len, codec] =
-        columns.as_slice()
+    let [
+        first_row,
+        first_page,
+        first_key,
+        offset,
+        checksum,
+        stored_len,
+        plain_len,
+        codec,
+        bases @ ..,
+    ] = columns.as_slice()
     else {
         return Err(PageFault("an index page has not the columns of one".to_owned()));
     };
@@ -219,6 +228,10 @@ fn children(at: &Ahead, page: &Page) -> Result<Vec<Ahead>, PageFault> {
                 plain_len: narrow(plain_len[row])?,
                 codec: u8::try_from(codec[row])
                     .map_err(|_| PageFault(format!("a page's codec is {}", codec[row])))?,
+                bases: match bases {
+                    [a, b, c] => [a[row], b[row], c[row]],
+                    _ => Bases::default(),
+                },
             },
             level: at.level - 1,
             first_row: first_row[row],

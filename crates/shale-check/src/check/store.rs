@@ -135,12 +135,12 @@ impl PageSource for TablePages<'_> {
     fn page(&self, page: &PageRef, schema: &'static Schema) -> Result<Arc<Page>, PageFault> {
         let recent = || self.recent.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(found) = recent().get(&page.offset)
-            && std::ptr::eq(found.schema(), schema)
+            && found.is_read_as(page.bases, schema)
         {
             return Ok(Arc::clone(found));
         }
         let plain = self.store.page_bytes(page, self.dictionary.as_deref()).map_err(PageFault)?;
-        let parsed = Arc::new(Page::parse(plain, schema)?);
+        let parsed = Arc::new(Page::parse(plain, schema)?.with_bases(page.bases));
         let mut recent = recent();
         if recent.len() >= RECENT_COUNT_MAX {
             recent.clear();

@@ -196,7 +196,8 @@ impl TablePages {
     ) -> Result<Arc<Page>, ReadError> {
         let read = || {
             let dictionary = if page.codec == 2 { self.dictionary()? } else { &[] };
-            Ok(Arc::new(Page::parse(self.store.read_plain(page, dictionary)?, schema)?))
+            let parsed = Page::parse(self.store.read_plain(page, dictionary)?, schema)?;
+            Ok(Arc::new(parsed.with_bases(page.bases)))
         };
         read().map_err(|error: ReadError| {
             error.at(format!("{} page at offset {}", schema.name, page.offset))

@@ -4,10 +4,14 @@ use crate::common::{EVENTS, Event, Store, build};
 use proptest::{collection::vec, prelude::*};
 use shale_table::{ColumnSpec, INDEX_SCHEMA, Page, Schema, Table, TableBuilder, TableError, Value};
 
-static ENTRIES: Schema =
-    Schema { name: "entries", columns: &[ColumnSpec::bytes("name"), ColumnSpec::u64("inode")] };
+static ENTRIES: Schema = Schema {
+    name: "entries",
+    columns: &[ColumnSpec::bytes("name"), ColumnSpec::u64("inode")],
+    shifts: &[],
+};
 
-static INODES: Schema = Schema { name: "inodes", columns: &[ColumnSpec::u64("field"); 14] };
+static INODES: Schema =
+    Schema { name: "inodes", columns: &[ColumnSpec::u64("field"); 14], shifts: &[] };
 
 fn page_of(rows: &[Event]) -> Vec<u8> {
     let store = Store::default();

@@ -225,6 +225,7 @@ fn pages_are_cut_by_bytes_too_and_one_row_always_fits() {
     static WIDE: Schema = Schema {
         name: "wide",
         columns: &[ColumnSpec { name: "value", kind: ColumnKind::Bytes }; 2],
+        shifts: &[],
     };
     let value: Vec<u8> = (0..limits::VALUE_LEN_MAX).map(|i| ((i * i) >> 8) as u8).collect();
     let mut builder = TableBuilder::new(&WIDE).with_page_bytes(usize::MAX);
@@ -267,7 +268,7 @@ fn a_table_cut_by_bytes_grows_as_if_built_at_once() {
 #[test]
 fn random_integers_never_make_a_page_too_long() {
     static FULL: Schema =
-        Schema { name: "full", columns: &[ColumnSpec::u64("x"); limits::COLUMNS_MAX] };
+        Schema { name: "full", columns: &[ColumnSpec::u64("x"); limits::COLUMNS_MAX], shifts: &[] };
     let store = Store::default();
     let mut builder = TableBuilder::new(&FULL).with_page_rows(usize::MAX);
     let mut x = 1u64;
@@ -286,7 +287,8 @@ fn random_integers_never_make_a_page_too_long() {
 
 #[test]
 fn a_page_of_the_widest_table_has_the_usual_number_of_rows() {
-    static INODES: Schema = Schema { name: "inodes", columns: &[ColumnSpec::u64("x"); 14] };
+    static INODES: Schema =
+        Schema { name: "inodes", columns: &[ColumnSpec::u64("x"); 14], shifts: &[] };
     let store = Store::default();
     let mut builder = TableBuilder::new(&INODES);
     for row in 0..=PAGE_ROWS_DEFAULT as u64 {

@@ -478,6 +478,25 @@ fn page_bytes(bytes: &[u8], reference: &[u8], dictionary: &[u8]) -> Option<Vec<u
     }
 }
 
+/// Adds the bases of a page to the columns of its table, which its kinds of columns tell apart.
+fn add_bases(columns: &mut [Column], kinds: &[bool], bases: [u64; 3]) {
+    let shifts: &[(usize, Option<u64>)] = match kinds {
+        [true, false] => &[(0, None)],
+        [true, true, true] => &[(0, None), (1, None), (2, None)],
+        kinds if kinds.len() == 14 => &[(13, Some(0o040_000)), (13, Some(0o120_000))],
+        _ => &[],
+    };
+    let Some(Column::Integers(modes)) = columns.first().cloned() else { return };
+    for ((column, kind), base) in shifts.iter().zip(bases) {
+        let Column::Integers(values) = &mut columns[*column] else { continue };
+        for (value, mode) in values.iter_mut().zip(&modes) {
+            if kind.is_none_or(|kind| mode & 0o170_000 == kind) {
+                *value = value.wrapping_add(base);
+            }
+        }
+    }
+}
+
 /// A whole table by its root of 88 bytes.
 fn table(bytes: &[u8], root: &[u8], kinds: &[bool], met: &mut Met) -> Option<Rows> {
     let level_count = root[16];
@@ -490,13 +509,16 @@ fn table(bytes: &[u8], root: &[u8], kinds: &[bool], met: &mut Met) -> Option<Row
         false => page_bytes(bytes, &root[56..88], &[])?,
     };
     // From the top down: references to the pages of each level in order.
-    let mut references = vec![root[24..56].to_vec()];
+    let mut references = vec![(root[24..56].to_vec(), [0; 3])];
     for _ in 1..level_count {
         let mut below = Vec::new();
-        for reference in &references {
+        for (reference, _) in &references {
             met.insert(("page codec", reference[24].into()));
             let plain = page_bytes(bytes, reference, &dictionary)?;
-            let index = Rows { columns: page::page_met(&plain, &[true; 8], met)? };
+            let column_count = if plain.get(1) == Some(&11) { 11 } else { 8 };
+            met.insert(("index columns", column_count));
+            let kinds = vec![true; column_count as usize];
+            let index = Rows { columns: page::page_met(&plain, &kinds, met)? };
             let mut row = 0;
             while index.number(0, row).is_some() {
                 let narrow = |column| index.number(column, row).map(|value| value as u32);
@@ -505,16 +527,19 @@ fn table(bytes: &[u8], root: &[u8], kinds: &[bool], met: &mut Met) -> Option<Row
                 reference.extend(narrow(5)?.to_le_bytes());
                 reference.extend(narrow(6)?.to_le_bytes());
                 reference.extend([narrow(7)? as u8, 0, 0, 0, 0, 0, 0, 0]);
-                below.push(reference);
+                let base =
+                    |at: usize| index.columns.get(8 + at).and_then(|_| index.number(8 + at, row));
+                below.push((reference, [0, 1, 2].map(|at| base(at).unwrap_or(0))));
                 row += 1;
             }
         }
         references = below;
     }
     let mut columns: Vec<Column> = Vec::new();
-    for reference in &references {
+    for (reference, bases) in &references {
         met.insert(("page codec", reference[24].into()));
-        let more = page::page_met(&page_bytes(bytes, reference, &dictionary)?, kinds, met)?;
+        let mut more = page::page_met(&page_bytes(bytes, reference, &dictionary)?, kinds, met)?;
+        add_bases(&mut more, kinds, *bases);
         if columns.is_empty() {
             columns = more;
             continue;

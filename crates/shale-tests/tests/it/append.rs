@@ -8,6 +8,7 @@ use shale_tests::command::{Mount, can_mount, create, expect_code, extract, run, 
 use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
 use shale_tests::nasty::{Options, tiny_tree, tree};
+use shale_tests::second_reader::image::Image;
 use shale_tests::{image, places};
 use tempfile::TempDir;
 
@@ -302,4 +303,47 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
     assert!(append(&text, [source.as_os_str()], 1).contains("image"));
     assert!(append(folder.path(), [source.as_os_str()], 1).contains("directory"));
     assert!(append(&missing, [source.as_os_str()], 1).contains("No such file"));
+}
+
+#[test]
+fn rows_that_only_moved_are_not_written_again() {
+    let folder = places::disk();
+    let (source, path) = (folder.path().join("source"), folder.path().join("image.shale"));
+    for directory in 0..30 {
+        let inner = source.join(format!("m{directory:02}/inner"));
+        std::fs::create_dir_all(&inner).unwrap();
+        std::os::unix::fs::symlink("inner", inner.with_file_name("link")).unwrap();
+        for file in 0..90u32 {
+            std::fs::write(inner.join(format!("f{}", file * 7919 + directory)), [file as u8; 3])
+                .unwrap();
+        }
+    }
+    create(&source, &path, &["-1"]);
+    let before = Manifest::of(&source).unwrap();
+    let mut added = Vec::new();
+    // Each release stands in front of all that is there, so all numbers of rows grow.
+    for release in ["d", "c", "b", "a"] {
+        let new = source.join(release);
+        std::fs::create_dir(&new).unwrap();
+        std::fs::write(new.join("one"), release).unwrap();
+        std::os::unix::fs::symlink("one", new.join("two")).unwrap();
+        added.push(number(&append_json(&path, &source, &["--snapshot", release]), "added_bytes"));
+    }
+    // The first one cuts the tables anew.
+    assert!(added[1..].iter().all(|&bytes| bytes * 2 < added[0]), "{added:?}");
+    run(["check".as_ref(), path.as_os_str()]);
+    assert_snapshot(&path, folder.path(), "#0", &before);
+    let newest = Manifest::of(&source).unwrap();
+    assert_snapshot(&path, folder.path(), "a", &newest);
+    // The second reader, and a copy of all snapshots.
+    let bytes = std::fs::read(&path).unwrap();
+    let found = Image::open(&bytes).unwrap();
+    assert!(found.met().contains(&("index columns", 11)), "no page was shared");
+    let found = found.manifest().expect("the second reader reads it").to_string();
+    assert!(found == image::manifest(&bytes).unwrap().to_string());
+    let copy = path.with_extension("copy");
+    run(["compact".as_ref(), path.as_os_str(), "-o".as_ref(), copy.as_os_str()]);
+    assert_snapshot(&copy, folder.path(), "a", &newest);
+    let len = |path: &Path| std::fs::metadata(path).unwrap().len();
+    assert!(len(&copy) <= len(&path) * 102 / 100, "{} of {}", len(&copy), len(&path));
 }

@@ -214,7 +214,7 @@ fn columns_of(page: Vec<u8>, kinds: &[bool]) -> Vec<Column> {
     let columns: Vec<ColumnSpec> = kinds.iter().copied().map(spec).collect();
     // Schemas are constants of a program.
     let schema: &'static Schema =
-        Box::leak(Box::new(Schema { name: "vector", columns: Vec::leak(columns) }));
+        Box::leak(Box::new(Schema { name: "vector", columns: Vec::leak(columns), shifts: &[] }));
     let page = Page::parse(page, schema).unwrap();
     let rows = 0..page.row_count();
     let column = |(index, &is_integers): (usize, &bool)| match is_integers {

@@ -5,6 +5,11 @@ use std::ops::Range;
 use crate::base::image::{Base, BaseFrame};
 use crate::plan::error::WriteError;
 
+/// Bytes for an anchor, as a power of two, where the image is small.
+const ANCHOR_STEP_LOG2: u32 = 6;
+/// Most anchors that are learned.
+const ANCHOR_COUNT_MAX: u64 = 2 << 20;
+
 /// Frames before those of this build. Empty where a build starts an image.
 #[derive(Debug, Default)]
 pub(crate) struct OldFrames {
@@ -35,6 +40,13 @@ impl OldFrames {
     /// Number of frames.
     pub(crate) fn count(&self) -> usize {
         self.frames.len()
+    }
+
+    /// Bytes for an anchor that is learned of these frames, as a power of two.
+    pub(crate) fn anchor_step_log2(&self) -> u32 {
+        let stream_len: u64 = self.frames.iter().map(|frame| frame.plain_len).sum();
+        let excess = (stream_len >> ANCHOR_STEP_LOG2) / ANCHOR_COUNT_MAX;
+        ANCHOR_STEP_LOG2 + u64::BITS - excess.leading_zeros()
     }
 
     /// Plain bytes of a frame.

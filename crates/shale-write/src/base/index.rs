@@ -5,7 +5,7 @@
 //! [`shale_format::AppendIndex`]). It is a hint: a frame that it names is decoded, and every byte
 //! that is shared is compared. If it lies or cannot be read, an append finds less or decodes more.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use shale_format::AppendIndex;
 
@@ -19,6 +19,8 @@ const STORED_PER_INDEX_BYTE: u64 = 50;
 const PRINT_BYTES: u64 = 4;
 /// Most fingerprints that all indexes of an image have together: an append holds them in memory.
 const PRINT_COUNT_MAX: u64 = 16 << 20;
+/// A fingerprint that more frames have tells nothing of any.
+const SHARER_COUNT_MAX: usize = 128;
 /// Least fingerprints that a frame must share with new contents to be decoded, or all if it has
 /// fewer.
 const SHARED_COUNT_MIN: usize = 2;
@@ -71,15 +73,26 @@ impl OldIndex {
     /// contents of the query, and those that no index covers.
     pub(crate) fn wanted(&self, query: &Query) -> Vec<bool> {
         let mut wanted = vec![true; self.frame_count];
-        let mut kept: HashMap<u8, HashSet<u32>> = HashMap::new();
+        // Fingerprints of the contents, as each part would keep them, with the number of frames.
+        let mut kept: HashMap<u8, HashMap<u32, usize>> = HashMap::new();
         for part in &self.parts {
             let kept = kept.entry(part.thin_log2).or_insert_with(|| {
-                query.prints.iter().filter_map(|&print| part.kept(print)).collect()
+                let prints = query.prints.iter().filter_map(|&print| part.kept(print));
+                prints.map(|print| (print, 0)).collect()
             });
+            for print in (0..part.frame_count()).flat_map(|frame| part.of(frame)) {
+                if let Some(count) = kept.get_mut(print) {
+                    *count += 1;
+                }
+            }
+        }
+        for part in &self.parts {
+            let Some(kept) = kept.get(&part.thin_log2) else { continue };
+            let tells = |print: &&u32| kept.get(print).is_some_and(|&n| n <= SHARER_COUNT_MAX);
             for frame in 0..part.frame_count() {
                 let prints = part.of(frame);
                 let shared_min = SHARED_COUNT_MIN.min(prints.len());
-                let shared = prints.iter().filter(|print| kept.contains(print));
+                let shared = prints.iter().filter(tells);
                 let is_wanted = shared_min > 0 && shared.take(shared_min).count() == shared_min;
                 wanted[part.frame_first as usize + frame] = is_wanted;
             }

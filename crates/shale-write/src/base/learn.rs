@@ -18,11 +18,6 @@ use crate::segment::segmenter::{Anchor, anchors_of};
 
 /// Frames in progress for each thread.
 const FRAMES_PER_THREAD: usize = 2;
-/// Bytes for an anchor, as a power of two, where the image is small.
-const ANCHOR_STEP_LOG2: u32 = 6;
-/// Most anchors that are learned.
-const ANCHOR_COUNT_MAX: u64 = 2 << 20;
-
 /// What is asked for of each frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
@@ -52,9 +47,7 @@ pub(crate) fn learn<'env>(
     mut learned: impl FnMut(Learned),
 ) -> Result<(), WriteError> {
     let Some(base) = build.base() else { return Ok(()) };
-    let stream_len = base.state().stream_len;
-    let excess = (stream_len >> ANCHOR_STEP_LOG2) / ANCHOR_COUNT_MAX;
-    let step_log2 = ANCHOR_STEP_LOG2 + u64::BITS - excess.leading_zeros();
+    let step_log2 = old.anchor_step_log2();
     let in_progress_max = build.plan().threads * FRAMES_PER_THREAD;
     let mut in_progress = VecDeque::new();
     let mut start = 0;

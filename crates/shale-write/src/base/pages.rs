@@ -90,6 +90,8 @@ impl Shareable {
 #[derive(Debug, Default)]
 pub(crate) struct WrittenTable {
     pages: HashMap<([u8; 32], u8), PageRef>,
+    /// The data pages in order, with the number and the hash of their rows.
+    pub(crate) in_order: Vec<(usize, [u8; 32], PageRef)>,
     pub(crate) dictionary: Option<(PageRef, Arc<Vec<u8>>)>,
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct FramePipeline<'env> {
 }
 
 /// Plain bytes of a short frame, see [`FramePipeline::set_short`].
-const SHORT_FRAME_LEN: usize = 64 << 10;
+const SHORT_FRAME_LEN: usize = 32 << 10;
 
 struct InFlight {
     ticket: Ticket<Result<Packed, WriteError>>,

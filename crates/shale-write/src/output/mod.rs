@@ -2,5 +2,6 @@
 
 pub(crate) mod emitter; // sections and trailer, front to back
 pub(crate) mod frame_table; // frames and their references
+pub(crate) mod follow; // where pages end, so that they are shared with an earlier table
 pub(crate) mod pages; // pages of tables, encoded by all threads
 pub(crate) mod tables; // the metadata tables and the root

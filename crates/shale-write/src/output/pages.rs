@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use shale_codec::{Codec, Settings, xxh3_64};
 use shale_format::SectionType;
-use shale_table::{PageRef, PageRows, PageSink, Schema, TableBuilder, TableRoot, Value};
+use shale_table::{Bases, PageRef, PageRows, PageSink, Schema, TableBuilder, TableRoot, Value};
 
 use crate::base::image::Base;
 use crate::base::pages::{BasePages, Shareable, WrittenTable, dictionary_of};
@@ -20,6 +20,7 @@ use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
 use crate::exec::scratch::EncoderScratch;
 use crate::output::emitter::Emitter;
+use crate::output::follow::{Follow, hash_of_rows};
 use crate::plan::error::WriteError;
 use crate::plan::report::{Stage, TableCounts};
 
@@ -38,7 +39,7 @@ pub(crate) struct Pages<'p, 'env> {
     build: Build<'env>,
     emitter: &'p mut Emitter<'env>,
     tables: Vec<Writing>,
-    flight: VecDeque<(usize, Ticket<Result<PackedPage, WriteError>>)>,
+    flight: VecDeque<(usize, Flight)>,
     /// The last table of each schema, where more trees follow.
     earlier: Option<HashMap<&'static str, WrittenTable>>,
 }
@@ -56,6 +57,16 @@ struct Writing {
     /// The pages so far, where more trees follow.
     written: Option<WrittenTable>,
     counts: TableCounts,
+    /// The cuts, if the table may share pages wherever they are in an earlier one.
+    follow: Option<Follow>,
+}
+
+/// A page on its way to its table.
+enum Flight {
+    Packing(Ticket<Result<PackedPage, WriteError>>),
+    /// A page of the earlier table, with the number of its rows, its first key, and the hash of its
+    /// rows where more trees follow.
+    There(usize, u64, Option<[u8; 32]>, PageRef),
 }
 
 struct Dictionary {
@@ -70,6 +81,9 @@ struct PackedPage {
     plain: Vec<u8>,
     stored: Option<Vec<u8>>,
     codec: u8,
+    bases: Bases,
+    /// Hash of its rows, where more trees follow.
+    hash: Option<[u8; 32]>,
 }
 
 impl<'p, 'env> Pages<'p, 'env> {
@@ -78,15 +92,15 @@ impl<'p, 'env> Pages<'p, 'env> {
         Self { build, emitter, tables: Vec::new(), flight, earlier: None }
     }
 
-    /// Lets the tables of each further tree share pages with those of the one before. Takes 80
-    /// bytes of memory a page.
+    /// Lets the tables of each further tree share pages with those of the one before. Takes some
+    /// 200 bytes of memory a page.
     pub(crate) fn for_several_trees(self) -> Self {
         Self { earlier: Some(HashMap::new()), ..self }
     }
 
     /// Begins a table. Several tables may be written at a time.
     pub(crate) fn begin(&mut self, schema: &'static Schema) -> TableId {
-        self.begin_with(TableBuilder::new(schema), None, Shareable::default())
+        self.begin_with(TableBuilder::new(schema), None, Shareable::default(), None)
     }
 
     /// Begins a table that may resemble an earlier one of the image: it has the same dictionary,
@@ -101,8 +115,9 @@ impl<'p, 'env> Pages<'p, 'env> {
     ) -> Result<TableId, WriteError> {
         if let Some(written) = self.earlier.as_mut().and_then(|all| all.remove(schema.name)) {
             let dictionary = written.dictionary.clone();
+            let follow = Some(Follow::written(&written.in_order));
             let shareable = written.shareable();
-            return Ok(self.begin_with(TableBuilder::new(schema), dictionary, shareable));
+            return Ok(self.begin_with(TableBuilder::new(schema), dictionary, shareable, follow));
         }
         let Some(base) = self.build.base().filter(|_| earlier.row_count > 0) else {
             return Ok(self.begin(schema));
@@ -110,7 +125,8 @@ impl<'p, 'env> Pages<'p, 'env> {
         let dictionary = dictionary_of(&**base, earlier, schema)?;
         let dictionary = dictionary.map(|(page, plain)| (page, Arc::new(plain)));
         let shareable = Shareable::of(&**base, earlier, schema)?;
-        Ok(self.begin_with(TableBuilder::new(schema), dictionary, shareable))
+        let follow = Some(Follow::of(&**base, earlier, schema)?);
+        Ok(self.begin_with(TableBuilder::new(schema), dictionary, shareable, follow))
     }
 
     /// Continues a table of the image after its first `row_count` rows.
@@ -130,7 +146,7 @@ impl<'p, 'env> Pages<'p, 'env> {
         let dictionary = dictionary.map(|(page, plain)| (page, Arc::new(plain)));
         let pages = BasePages { base: &**base, table: earlier };
         let builder = TableBuilder::resume_at(schema, &earlier, row_count, &pages)?;
-        let id = self.begin_with(builder, dictionary, Shareable::default());
+        let id = self.begin_with(builder, dictionary, Shareable::default(), None);
         // Pages that stay may need it.
         self.tables[id.0].dictionary_used = earlier.dictionary != PageRef::default();
         let writing = &mut self.tables[id.0];
@@ -139,6 +155,7 @@ impl<'p, 'env> Pages<'p, 'env> {
             emitter: self.emitter,
             base: self.build.base().map(|base| &**base),
             shareable: &writing.shareable,
+            follow: None,
             written: writing.written.as_mut(),
             counts: &mut writing.counts,
         };
@@ -167,6 +184,7 @@ impl<'p, 'env> Pages<'p, 'env> {
         builder: TableBuilder,
         dictionary: Option<(PageRef, Arc<Vec<u8>>)>,
         shareable: Shareable,
+        follow: Option<Follow>,
     ) -> TableId {
         let schema = builder.schema();
         let dictionary = dictionary.map(|(page, plain)| Dictionary { page, plain });
@@ -183,16 +201,83 @@ impl<'p, 'env> Pages<'p, 'env> {
                 plain_bytes: 0,
                 stored_bytes: 0,
             },
+            follow,
         });
         TableId(self.tables.len() - 1)
     }
 
     /// Adds a row.
     pub(crate) fn row(&mut self, table: TableId, row: &[Value<'_>]) -> Result<(), WriteError> {
-        match self.tables[table.0].builder.push_apart(row)? {
-            None => Ok(()),
-            Some(rows) => self.cut(table, rows),
+        if let Some(rows) = self.tables[table.0].builder.push_apart(row)? {
+            self.full(table, rows)?;
         }
+        let writing = &mut self.tables[table.0];
+        let Some(follow) = &writing.follow else { return Ok(()) };
+        if !follow.is_in_step(writing.builder.held_rows()) {
+            return Ok(());
+        }
+        let Some(rows) = writing.builder.cut() else { return Ok(()) };
+        let mut parts = self.step(table, rows)?;
+        if let Some(last) = parts.pop() {
+            self.tables[table.0].builder.put_back(last);
+        }
+        parts.into_iter().try_for_each(|part| self.piece(table, part))
+    }
+
+    /// Lets a page of a table that follows another begin with the next row.
+    pub(crate) fn mark(&mut self, table: TableId) -> Result<(), WriteError> {
+        let writing = &mut self.tables[table.0];
+        let Some(follow) = &mut writing.follow else { return Ok(()) };
+        if !follow.mark(writing.builder.held_rows()) {
+            return Ok(());
+        }
+        match writing.builder.cut() {
+            Some(rows) => self.piece(table, rows),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the rows of a page that is full, or the last ones.
+    fn full(&mut self, table: TableId, rows: PageRows) -> Result<(), WriteError> {
+        if self.tables[table.0].follow.is_none() {
+            return self.cut(table, rows);
+        }
+        let parts = self.step(table, rows)?;
+        parts.into_iter().try_for_each(|part| self.piece(table, part))
+    }
+
+    /// Takes rows that may be the next page of the earlier table. Returns them in parts if they
+    /// are not.
+    fn step(&mut self, table: TableId, rows: PageRows) -> Result<Vec<PageRows>, WriteError> {
+        let writing = &mut self.tables[table.0];
+        let Some(follow) = &mut writing.follow else { return Ok(vec![rows]) };
+        let base = self.build.base().map(|base| &**base);
+        let Some(page) = follow.step(base, writing.builder.schema(), &rows)? else {
+            return Ok(follow.split(rows));
+        };
+        self.there(table, &rows, page);
+        Ok(Vec::new())
+    }
+
+    /// Takes the rows of a page of a table that is not in step with the earlier one.
+    fn piece(&mut self, table: TableId, rows: PageRows) -> Result<(), WriteError> {
+        let writing = &mut self.tables[table.0];
+        let base = self.build.base().map(|base| &**base);
+        let schema = writing.builder.schema();
+        let found = match &mut writing.follow {
+            Some(follow) => follow.find(base, schema, &rows)?,
+            None => None,
+        };
+        let Some(page) = found else { return self.cut(table, rows) };
+        self.there(table, &rows, page);
+        Ok(())
+    }
+
+    /// Adds a page of the earlier table.
+    fn there(&mut self, table: TableId, rows: &PageRows, page: PageRef) {
+        let hash = self.earlier.as_ref().map(|_| hash_of_rows(rows, page.bases));
+        let there = Flight::There(rows.row_count(), rows.first_key(), hash, page);
+        self.flight.push_back((table.0, there));
     }
 
     /// Adds a row of integers.
@@ -207,7 +292,7 @@ impl<'p, 'env> Pages<'p, 'env> {
     /// Ends a table: writes the rest of it.
     pub(crate) fn end(&mut self, table: TableId) -> Result<(TableRoot, TableCounts), WriteError> {
         if let Some(rows) = self.tables[table.0].builder.cut() {
-            self.cut(table, rows)?;
+            self.full(table, rows)?;
         }
         while !self.flight.is_empty() {
             self.settle()?;
@@ -220,6 +305,7 @@ impl<'p, 'env> Pages<'p, 'env> {
             emitter: self.emitter,
             base: self.build.base().map(|base| &**base),
             shareable: &writing.shareable,
+            follow: writing.follow.as_mut(),
             written: writing.written.as_mut(),
             counts: &mut writing.counts,
         };
@@ -245,10 +331,13 @@ impl<'p, 'env> Pages<'p, 'env> {
         let writing = &self.tables[table.0];
         let dictionary = writing.dictionary.as_ref().map(|found| Arc::clone(&found.plain));
         let is_first = dictionary.is_none();
+        let has_bases = writing.follow.is_some();
+        let is_followed = self.earlier.is_some();
         let ticket = self.build.submit(Urgency::Urgent, Stage::Tables, move |scratch| {
-            pack(scratch, settings, &rows, dictionary.as_ref().map_or(&[][..], |plain| plain))
+            let dictionary = dictionary.as_ref().map_or(&[][..], |plain| plain);
+            pack(scratch, settings, rows, dictionary, (has_bases, is_followed))
         });
-        self.flight.push_back((table.0, ticket));
+        self.flight.push_back((table.0, Flight::Packing(ticket)));
         // All other pages need the dictionary, so it is waited for; of others a few may be in
         // flight.
         let flight_max = if is_first { 0 } else { 2 * self.build.plan().threads };
@@ -260,8 +349,11 @@ impl<'p, 'env> Pages<'p, 'env> {
 
     /// Writes the oldest page in flight.
     fn settle(&mut self) -> Result<(), WriteError> {
-        let Some((table, ticket)) = self.flight.pop_front() else { return Ok(()) };
-        let page = self.build.wait(&ticket)?;
+        let Some((table, flight)) = self.flight.pop_front() else { return Ok(()) };
+        let page = match &flight {
+            Flight::Packing(ticket) => Some(self.build.wait(ticket)?),
+            Flight::There(..) => None,
+        };
         self.build.check_cancel()?;
         let writing = &mut self.tables[table];
         let mut sink = Sink {
@@ -269,14 +361,25 @@ impl<'p, 'env> Pages<'p, 'env> {
             emitter: self.emitter,
             base: self.build.base().map(|base| &**base),
             shareable: &writing.shareable,
+            follow: writing.follow.as_mut(),
             written: writing.written.as_mut(),
             counts: &mut writing.counts,
         };
+        let Some(page) = page else {
+            if let Flight::There(row_count, first_key, hash, page) = flight {
+                sink.note_rows(row_count, hash, page);
+                writing.dictionary_used |= page.codec == WITH_DICTIONARY;
+                writing.builder.attach(row_count, first_key, page, &mut sink)?;
+            }
+            return Ok(());
+        };
         let reference = match &writing.dictionary {
             // The dictionary is the first page of the earlier table, and here the same page.
-            Some(found) if *found.plain == page.plain => found.page,
+            Some(found) if *found.plain == page.plain && sink.take(&found.page) => found.page,
             _ => sink.store(&page.plain, page.stored.as_deref(), page.codec)?,
         };
+        let reference = PageRef { bases: page.bases, ..reference };
+        sink.note_rows(page.row_count, page.hash, reference);
         writing.builder.attach(page.row_count, page.first_key, reference, &mut sink)?;
         writing.dictionary_used |= reference.codec == WITH_DICTIONARY;
         if writing.dictionary.is_none() {
@@ -289,9 +392,13 @@ impl<'p, 'env> Pages<'p, 'env> {
 fn pack(
     scratch: &mut EncoderScratch,
     settings: Settings,
-    rows: &PageRows,
+    mut rows: PageRows,
     dictionary: &[u8],
+    (has_bases, is_followed): (bool, bool),
 ) -> Result<PackedPage, WriteError> {
+    let first_key = rows.first_key();
+    let bases = if has_bases { rows.shift() } else { Bases::default() };
+    let hash = is_followed.then(|| hash_of_rows(&rows, Bases::default()));
     let mut failure = None;
     let plain = rows.encode(&mut |section| match scratch.encode(TRIAL, &[], section) {
         Ok(left) => left.len(),
@@ -310,13 +417,7 @@ fn pack(
         (Some(_), []) => Codec::Zstd.id(),
         (Some(_), _) => WITH_DICTIONARY,
     };
-    Ok(PackedPage {
-        row_count: rows.row_count(),
-        first_key: rows.first_key(),
-        plain,
-        stored,
-        codec,
-    })
+    Ok(PackedPage { row_count: rows.row_count(), first_key, plain, stored, codec, bases, hash })
 }
 
 /// Writes pages to sections and counts them.
@@ -325,11 +426,17 @@ struct Sink<'s, 'env> {
     emitter: &'s mut Emitter<'env>,
     base: Option<&'s dyn Base>,
     shareable: &'s Shareable,
+    follow: Option<&'s mut Follow>,
     written: Option<&'s mut WrittenTable>,
     counts: &'s mut TableCounts,
 }
 
 impl Sink<'_, '_> {
+    /// Notes that the table has a page. Returns false if it had it already.
+    fn take(&mut self, page: &PageRef) -> bool {
+        self.follow.as_mut().is_none_or(|follow| follow.take(page))
+    }
+
     fn store(
         &mut self,
         plain: &[u8],
@@ -338,7 +445,9 @@ impl Sink<'_, '_> {
     ) -> Result<PageRef, WriteError> {
         let stored = stored.unwrap_or(plain);
         let checksum = xxh3_64(stored);
-        if let Some(page) = self.shareable.find(self.base, checksum, stored, codec)? {
+        if let Some(page) = self.shareable.find(self.base, checksum, stored, codec)?
+            && self.take(&page)
+        {
             self.note(page, stored);
             return Ok(page);
         }
@@ -351,9 +460,17 @@ impl Sink<'_, '_> {
             plain_len: plain.len() as u32,
             codec,
             offset: self.emitter.add(SectionType::Pages, stored)?,
+            bases: Bases::default(),
         };
         self.note(page, stored);
         Ok(page)
+    }
+
+    /// Keeps the rows of a data page for the next table like this one.
+    fn note_rows(&mut self, row_count: usize, hash: Option<[u8; 32]>, page: PageRef) {
+        if let (Some(written), Some(hash)) = (&mut self.written, hash) {
+            written.in_order.push((row_count, hash, page));
+        }
     }
 
     /// Keeps a page for the next table like this one.
@@ -403,7 +520,7 @@ mod tests {
         let settings: Settings = "zstd:19".parse().unwrap();
         let mut scratch = EncoderScratch::default();
         let to_the_bit = scratch.encode(settings, &[], &rows.encode(&mut |_| 0).unwrap()).unwrap();
-        (pack(&mut scratch, settings, &rows, &[]).unwrap(), to_the_bit.len())
+        (pack(&mut scratch, settings, rows, &[], (false, false)).unwrap(), to_the_bit.len())
     }
 
     #[test]

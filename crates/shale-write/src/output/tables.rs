@@ -11,6 +11,7 @@ use shale_table::{TableRoot, Value};
 
 use crate::content::dedupe::Contents;
 use crate::exec::build::Build;
+use crate::output::follow::is_mark;
 use crate::output::frame_table::FrameTable;
 use crate::output::pages::{Pages, TableId};
 use crate::plan::digest::{PathDigest, TreeDigest};
@@ -301,6 +302,11 @@ impl Visit for Rows<'_, '_, '_> {
     }
 
     fn entry(&mut self, entry: &Entry<'_>, store: &mut Store) -> Result<(), WriteError> {
+        if is_mark(entry.key) {
+            for table in [self.inodes, self.directories, self.entries] {
+                self.pages.mark(table)?;
+            }
+        }
         let counts = &mut self.report.entries;
         let kind = entry.record.kind();
         match kind {

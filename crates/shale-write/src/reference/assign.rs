@@ -215,7 +215,9 @@ impl<'a> Assignment<'a> {
     /// Returns whether a frame with this closure would cost a reader too much, alone or together
     /// with the other frames that hold a content.
     fn is_too_dear(&mut self, frame: u32, closure: &[u32]) -> bool {
-        if plain_len(self.shapes, &[closure]) > self.settings.closure_bytes_max {
+        let own_len = u64::from(self.shapes[frame as usize].len);
+        let room = self.settings.frame_len.saturating_sub(own_len);
+        if plain_len(self.shapes, &[closure]) > self.settings.closure_bytes_max + room {
             return true;
         }
         for set in self.co_read_sets.of_frame(frame) {

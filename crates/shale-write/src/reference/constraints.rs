@@ -20,6 +20,9 @@ pub struct SearchSettings {
     /// Most plain bytes that are decoded before a frame: those of all references, directly or not,
     /// each counted once.
     pub closure_bytes_max: u64,
+    /// Frames that are shorter than this may refer to as many bytes more; 0 where only
+    /// `closure_bytes_max` counts.
+    pub frame_len: u64,
     /// Most plain bytes that are decoded for a short content in two or three frames: these frames,
     /// and all that they refer to.
     pub co_read_bytes_max: u64,
@@ -38,6 +41,7 @@ impl Default for SearchSettings {
             reference_count_max: 4,
             depth_max: 2,
             closure_bytes_max: 2 << 20,
+            frame_len: 0,
             co_read_bytes_max: 3 << 20,
             gain_share_min: 0.01,
             sharer_count_max: 128,

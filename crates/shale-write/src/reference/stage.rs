@@ -51,6 +51,7 @@ impl<'env> ReferenceStage<'env> {
             reference_count_max: usize::from(limits.count_max),
             depth_max: limits.depth_max,
             closure_bytes_max: limits.closure_bytes_max,
+            frame_len: build.base().map_or(0, |_| build.plan().classes.usual().frame_len as u64),
             co_read_bytes_max: limits.co_read_bytes_max,
             work_per_byte,
             ..SearchSettings::default()

@@ -21,27 +21,46 @@ const HOME_COUNT_MAX: usize = 2;
 /// the least number of them.
 const SHARE_MIN_PART: usize = 8;
 const ANCHOR_COUNT_MIN: usize = 2;
+/// A frame that is no home is looked into if one part in this number of the anchors of a range that
+/// would be taken occur in it.
+const FAR_SHARE_PART: usize = 4;
 
 /// The frames of the image that is continued.
 #[derive(Debug)]
 pub(crate) struct Homes {
     old: Arc<OldFrames>,
+    /// Bytes for an anchor that was learned of these frames, as a power of two.
+    step_log2: u32,
     /// Most plain bytes of all homes of a content and of the frames that they refer to.
     read_bytes_max: u64,
+}
+
+/// What the anchors of a content tell of it.
+#[derive(Debug, Default)]
+pub(crate) struct ContentHomes {
+    /// The homes, as ranges of the stream, the one with most anchors first.
+    pub(crate) homes: Vec<Range<u64>>,
+    /// The frames that may have a match which is taken, ascending. To look into another one would
+    /// only cost the time to decode it.
+    worth_a_look: Vec<usize>,
 }
 
 impl Homes {
     pub(crate) fn of(old: Arc<OldFrames>, plan: &Plan) -> Self {
         let bound = plan.references.map_or(u64::MAX, |limits| limits.co_read_bytes_max);
-        Self { old, read_bytes_max: bound.saturating_sub(plan.classes.usual().frame_len as u64) }
+        let read_bytes_max = bound.saturating_sub(plan.classes.usual().frame_len as u64);
+        Self { step_log2: old.anchor_step_log2(), old, read_bytes_max }
     }
 
-    /// Returns the homes of a content, as ranges of the stream: those that most of its anchors
-    /// occur in. `positions` are the places in the stream that may have each anchor.
+    /// Returns the homes of a content: those that most of its anchors occur in. `positions` are the
+    /// places in the stream that may have each anchor, of which there is one in 2^`step_log2`
+    /// bytes. A match in another frame is taken only from `far_len_min` bytes on.
     pub(crate) fn of_content<P: Iterator<Item = u64>>(
         &self,
         positions: impl Iterator<Item = P>,
-    ) -> Vec<Range<u64>> {
+        step_log2: u32,
+        far_len_min: u32,
+    ) -> ContentHomes {
         let mut votes: Vec<(usize, usize)> = Vec::new();
         let mut anchor_count = 0;
         let mut frames = Vec::new();
@@ -61,6 +80,10 @@ impl Homes {
                 }
             }
         }
+        let far = (far_len_min >> step_log2.max(self.step_log2)) as usize / FAR_SHARE_PART;
+        let far = far.max(ANCHOR_COUNT_MIN);
+        let mut worth_a_look: Vec<usize> =
+            votes.iter().filter(|vote| vote.0 >= far).map(|vote| vote.1).collect();
         let count_min = ANCHOR_COUNT_MIN.max(usize::div_ceil(anchor_count, SHARE_MIN_PART));
         votes.retain(|vote| vote.0 >= count_min);
         // The newest of equals is likely to be the nearest version.
@@ -80,7 +103,19 @@ impl Homes {
                 needed = all;
             }
         }
-        homes.into_iter().map(|frame| self.old.range_of(frame)).collect()
+        worth_a_look.extend(&homes);
+        worth_a_look.sort_unstable();
+        let homes = homes.into_iter().map(|frame| self.old.range_of(frame)).collect();
+        ContentHomes { homes, worth_a_look }
+    }
+
+    /// Returns whether a match that ends at `position` in the stream may be long enough to be
+    /// taken, as far as the anchors of the content tell.
+    pub(crate) fn is_worth_a_look(&self, found: &ContentHomes, position: u64) -> bool {
+        match self.old.frame_with(position.saturating_sub(1)) {
+            Some((frame, _)) => found.worth_a_look.binary_search(&frame).is_ok(),
+            None => true,
+        }
     }
 }
 
@@ -96,12 +131,14 @@ mod tests {
             depth: 0,
             references: references.to_vec(),
         });
-        Homes { old: Arc::new(OldFrames::new(frames.collect())), read_bytes_max }
+        let old = Arc::new(OldFrames::new(frames.collect()));
+        Homes { old, step_log2: 6, read_bytes_max }
     }
 
     fn found(homes: &Homes, positions: &[&[u64]]) -> Vec<u64> {
         let positions = positions.iter().map(|positions| positions.iter().copied());
-        homes.of_content(positions).into_iter().map(|range| range.start / 100).collect()
+        let found = homes.of_content(positions, 6, 8192);
+        found.homes.into_iter().map(|range| range.start / 100).collect()
     }
 
     #[test]

@@ -17,7 +17,7 @@
 use crate::content::gear::GEAR;
 
 use crate::segment::blocks::Blocks;
-use crate::segment::homes::Homes;
+use crate::segment::homes::{ContentHomes, Homes};
 use crate::segment::index::{AnchorIndex, WINDOW_LEN_MAX, key_of};
 use crate::segment::policy::{Grain, Scatter};
 
@@ -119,6 +119,8 @@ pub struct Segmenter {
     gear_len: u64,
     /// Frames of the image that is continued, if there is one.
     homes: Option<Homes>,
+    /// What is known of the content, if all of it was looked at.
+    content_homes: Option<ContentHomes>,
     /// Bytes of the stream that were emitted as new, and those that were there before.
     stream_len: u64,
     /// Bytes of the current new run that were already emitted.
@@ -163,6 +165,7 @@ impl Segmenter {
             gear: 0,
             gear_len: 0,
             homes: None,
+            content_homes: None,
             stream_len,
             run_len: 0,
             open: None,
@@ -191,6 +194,7 @@ impl Segmenter {
         (self.content_len, self.ahead_len) = (content_len, content_len);
         self.gear = 0;
         self.gear_len = 0;
+        self.content_homes = None;
         self.scatter.begin_content(self.stream_len);
     }
 
@@ -236,15 +240,23 @@ impl Segmenter {
     /// ones of a content. Keys are enough for that, as every match is compared later. Returns
     /// whether there are any.
     pub(crate) fn find_homes(&mut self, bytes: &[u8]) -> bool {
-        let Some(homes) = &self.homes else { return false };
+        let found = self.homes_of(bytes);
+        let has_homes = !found.homes.is_empty();
+        self.scatter.settle(found.homes.clone());
+        // What the first bytes have tells nothing of the others.
+        let is_whole = self.content_len <= bytes.len().min(CHUNK_LEN) as u64;
+        self.content_homes = is_whole.then_some(found);
+        has_homes
+    }
+
+    /// Returns these frames, and which others may have something in common with the content.
+    pub(crate) fn homes_of(&self, bytes: &[u8]) -> ContentHomes {
+        let Some(homes) = &self.homes else { return ContentHomes::default() };
         let bytes = &bytes[..bytes.len().min(CHUNK_LEN)];
         let step_log2 = self.index.step_log2().max(self.grain.step_log2);
         let anchors = anchors_of(bytes, 0, self.settings.window_len, step_log2);
         let positions = anchors.iter().map(|anchor| self.index.candidates(anchor.key));
-        let found = homes.of_content(positions);
-        let has_homes = !found.is_empty();
-        self.scatter.settle(found);
-        has_homes
+        homes.of_content(positions, step_log2, self.grain.far_len_min)
     }
 
     /// Scans the bytes that were not scanned yet.
@@ -292,6 +304,11 @@ impl Segmenter {
         let mut best: Option<VerifiedMatch> = None;
         for candidate in self.index.candidates(key) {
             if candidate >= here || candidate < window_len as u64 {
+                continue;
+            }
+            if let (Some(homes), Some(found)) = (&self.homes, &self.content_homes)
+                && !homes.is_worth_a_look(found, candidate)
+            {
                 continue;
             }
             if let Some(found) = self.extend(candidate, end, sink)?

@@ -4,6 +4,7 @@ Opening reads superblock, trailer and root. Every table page is fetched, checked
 and kept in a cache bounded by its number of pages; decoded frames are kept in one bounded in bytes.
 """
 
+import stat
 import struct
 import threading
 from bisect import bisect_right
@@ -37,6 +38,14 @@ _SCHEMAS = {
     "chunks": "u" * 8,
     "inodes": "u" * 14, "directories": "uuu", "entries": "ub", "symlinks": "b", "xattr_sets": "uu", "xattr_items": "bb",
 }
+# Columns that a page may count from bases, in the order of the bases, and the kind of inode that this is for.
+_SHIFTS = {
+    "inodes": ((13, stat.S_IFDIR), (13, stat.S_IFLNK)),
+    "directories": ((0, None), (1, None), (2, None)),
+    "entries": ((0, None),),
+}
+_NO_BASES = (0, 0, 0)
+_M64 = (1 << 64) - 1
 _SHARED = ("contents", "extents", "frames", "references")
 _OWN = ("inodes", "directories", "entries", "symlinks", "xattr_sets", "xattr_items")
 
@@ -47,6 +56,7 @@ class PageRef(NamedTuple):
     stored_len: int
     plain_len: int
     codec: int
+    bases: tuple = _NO_BASES
 
 
 def _page_ref(data, at):
@@ -54,6 +64,15 @@ def _page_ref(data, at):
     if any(data[at + 25:at + 32]):
         raise DamagedError("a page reference has reserved bytes that are not zero")
     return ref
+
+
+def _shifted(columns, shifts, bases):
+    """Adds the bases of a page to its columns."""
+    for (column, kind), base in zip(shifts, bases):
+        if base:
+            columns[column] = [value + base & _M64 if kind is None or stat.S_IFMT(mode) == kind else value
+                               for value, mode in zip(columns[column], columns[0])]
+    return columns
 
 
 class _Cache:
@@ -126,13 +145,14 @@ class Table:
 
     def _descend(self, first, end, ref, by, key):
         for level in range(self.levels - 1, 0, -1):
-            index = self.image._columns(self, ref, "u" * 8)
+            index = self.image._columns(self, ref, None)
             if index[0][0] != first or any(a >= b for a, b in zip(index[0], index[0][1:])) or index[0][-1] >= end:
                 raise DamagedError(f"an index page of table {self.name} is damaged")
             place = max(bisect_right(index[by], key) - 1, 0)
             first = index[0][place]
             end = index[0][place + 1] if place + 1 < len(index[0]) else end
-            ref = PageRef(*(index[column][place] for column in range(3, 8)))
+            ref = PageRef(*(index[column][place] for column in range(3, 8)),
+                          tuple(column[place] for column in index[8:]) or _NO_BASES)
         columns = self.image._columns(self, ref, self.kinds)
         if len(columns[0]) != end - first:
             raise DamagedError(f"a page of table {self.name} does not have the rows that its index claims")
@@ -325,12 +345,18 @@ class Image:
             raise DamagedError("the root does not end with its last snapshot")
 
     def _columns(self, table, ref, kinds):
-        found = self._pages.get((ref.offset, kinds))
+        """Columns of a page. `kinds` is None for an index page, which has one of two forms."""
+        key = ref.offset, kinds, ref.bases, table.name
+        found = self._pages.get(key)
         if found is not None:
             return found
         plain = self._page_bytes(ref, lambda: self._page_bytes(table.dictionary, None))
-        columns = pages.parse(plain, kinds)
-        self._pages.put((ref.offset, kinds), columns, 1)
+        if kinds is None:
+            kinds = "u" * (11 if plain[1:2] == b"\x0b" else 8)
+            columns = pages.parse(plain, kinds)
+        else:
+            columns = _shifted(pages.parse(plain, kinds), _SHIFTS.get(table.name, ()), ref.bases)
+        self._pages.put(key, columns, 1)
         return columns
 
     def _page_bytes(self, ref, dictionary):

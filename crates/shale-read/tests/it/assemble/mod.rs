@@ -485,6 +485,7 @@ impl Pages {
             stored_len: stored.len() as u32,
             plain_len: plain.len() as u32,
             codec,
+            ..PageRef::default()
         };
         self.bytes.extend_from_slice(stored);
         page

@@ -45,7 +45,7 @@ impl PageSink for &Store {
             checksum: (pages.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             stored_len: plain.len() as u32,
             plain_len: plain.len() as u32,
-            codec: 0,
+            ..PageRef::default()
         })
     }
 }
@@ -58,7 +58,7 @@ impl PageSource for Store {
         let index = page.offset.wrapping_sub(1) as usize;
         let lost = TableError::IndexDamaged { table: schema.name, what: "no such page" };
         let plain = self.pages.borrow().get(index).cloned().ok_or(lost)?;
-        Page::parse(plain, schema).map(Arc::new)
+        Ok(Arc::new(Page::parse(plain, schema)?.with_bases(page.bases)))
     }
 }
 
@@ -68,6 +68,7 @@ pub type Event = (u64, Vec<u8>, u64);
 pub static EVENTS: Schema = Schema {
     name: "events",
     columns: &[ColumnSpec::u64("base"), ColumnSpec::bytes("name"), ColumnSpec::u64("size")],
+    shifts: &[],
 };
 
 pub fn push(builder: &mut TableBuilder, rows: &[Event], store: &Store) {

@@ -1,0 +1,195 @@
+//! Where the pages of a table end that has an earlier one like it, so that both share pages.
+//!
+//! A table of a tree is cut in step with the earlier table first: a page ends with as many rows as
+//! there, and if it holds the same rows, it is that page. At the first page that differs, this
+//! stops. From there on a page may end only at a *mark*: before an entry whose path has a certain
+//! hash. So a change moves few ends of pages, and later trees find the pages of this one again,
+//! wherever they are. The numbers of rows in them are counted from bases (see
+//! [`shale_table::Shift`]), so pages stay equal if rows come or go in front of them.
+
+use std::collections::{HashMap, HashSet};
+
+use shale_codec::{Hasher, xxh3_64};
+use shale_table::{Bases, PageRef, PageRows, Schema, Table, TableRoot};
+
+use crate::base::image::Base;
+use crate::base::pages::BasePages;
+use crate::plan::error::WriteError;
+
+/// One entry in this number is a mark.
+const MARK_STEP: u64 = 1024;
+/// Least rows of a page that ends at a mark.
+const ROW_COUNT_MIN: usize = 512;
+/// Most pages of an earlier table that are compared with one new page.
+const COMPARED_MAX: usize = 8;
+
+/// Returns whether a page may begin with the entry that has this key.
+pub(crate) fn is_mark(key: &[u8]) -> bool {
+    xxh3_64(key).is_multiple_of(MARK_STEP)
+}
+
+/// Returns the hash of rows that are counted from these bases.
+pub(crate) fn hash_of_rows(rows: &PageRows, bases: Bases) -> [u8; 32] {
+    let mut hasher = Hasher::new();
+    rows.describe(bases, &mut |bytes| {
+        hasher.update(bytes);
+    });
+    *hasher.finalize().as_bytes()
+}
+
+/// The cuts of one table.
+#[derive(Debug, Default)]
+pub(crate) struct Follow {
+    /// The earlier table and its pages, in order, with the number of rows of each.
+    root: TableRoot,
+    pages: Vec<(usize, PageRef)>,
+    /// Hashes of the rows of these pages, if this build wrote them.
+    hashes: Option<Vec<[u8; 32]>>,
+    by_row_count: HashMap<usize, Vec<usize>>,
+    /// The page that the held rows may turn out to be, while the table is in step.
+    next: Option<usize>,
+    /// Marks in the held rows, while the table is in step.
+    marks: Vec<usize>,
+    /// Pages of the earlier table that this one has already. A table has no page twice.
+    used: HashSet<u64>,
+}
+
+impl Follow {
+    /// Follows a table of the image that is continued. Reads its index pages.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    pub(crate) fn of(
+        base: &dyn Base,
+        root: TableRoot,
+        schema: &'static Schema,
+    ) -> Result<Self, WriteError> {
+        let mut follow = Self { root, next: Some(0), ..Self::default() };
+        let pages = BasePages { base, table: root };
+        Table::new(root, schema, &pages)?.visit_pages(|visit| {
+            if visit.level == 0 {
+                let row_count = visit.row_count as usize;
+                follow.by_row_count.entry(row_count).or_default().push(follow.pages.len());
+                follow.pages.push((row_count, visit.page));
+            }
+            Ok(true)
+        })?;
+        Ok(follow)
+    }
+
+    /// Follows a table that this build wrote: its data pages in order, with the number and the
+    /// hash of their rows.
+    pub(crate) fn written(in_order: &[(usize, [u8; 32], PageRef)]) -> Self {
+        let mut follow = Self { next: Some(0), ..Self::default() };
+        let mut hashes = Vec::new();
+        for &(row_count, hash, page) in in_order {
+            follow.by_row_count.entry(row_count).or_default().push(follow.pages.len());
+            follow.pages.push((row_count, page));
+            hashes.push(hash);
+        }
+        follow.hashes = Some(hashes);
+        follow
+    }
+
+    /// Notes a mark before the next row. Returns whether a page ends here.
+    pub(crate) fn mark(&mut self, held_rows: usize) -> bool {
+        if self.next.is_some() {
+            self.marks.push(held_rows);
+            return false;
+        }
+        held_rows >= ROW_COUNT_MIN
+    }
+
+    /// Returns whether the held rows are as many as the next page of the earlier table has.
+    pub(crate) fn is_in_step(&self, held_rows: usize) -> bool {
+        self.next.and_then(|next| self.pages.get(next)).is_some_and(|page| page.0 == held_rows)
+    }
+
+    /// Compares rows with the next page of the earlier table. If they differ, or if there is none,
+    /// the tables are not in step any more.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    pub(crate) fn step(
+        &mut self,
+        base: Option<&dyn Base>,
+        schema: &'static Schema,
+        rows: &PageRows,
+    ) -> Result<Option<PageRef>, WriteError> {
+        let Some(next) = self.next.take() else { return Ok(None) };
+        let Some(&(row_count, page)) = self.pages.get(next) else { return Ok(None) };
+        let has_bases = page.bases != Bases::default();
+        let bases = if has_bases { rows.bases() } else { Bases::default() };
+        if row_count != rows.row_count() || !self.is_page(base, schema, rows, next, bases)? {
+            return Ok(None);
+        }
+        self.used.insert(page.offset);
+        self.next = Some(next + 1);
+        self.marks.clear();
+        Ok(Some(PageRef { bases, ..page }))
+    }
+
+    /// Splits rows that are not in step at their marks. The last part may go on.
+    pub(crate) fn split(&mut self, mut rows: PageRows) -> Vec<PageRows> {
+        self.next = None;
+        let mut parts = Vec::new();
+        let mut start = 0;
+        for mark in std::mem::take(&mut self.marks) {
+            if mark - start >= ROW_COUNT_MIN && mark - start < rows.row_count() {
+                let (part, rest) = rows.split(mark - start);
+                parts.push(part);
+                (rows, start) = (rest, mark);
+            }
+        }
+        parts.push(rows);
+        parts
+    }
+
+    /// Finds a page of the earlier table that holds these rows, wherever it is.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    pub(crate) fn find(
+        &mut self,
+        base: Option<&dyn Base>,
+        schema: &'static Schema,
+        rows: &PageRows,
+    ) -> Result<Option<PageRef>, WriteError> {
+        let bases = rows.bases();
+        let same = self.by_row_count.get(&rows.row_count());
+        let same = same.into_iter().flatten().copied();
+        let is_free = |at: &usize| !self.used.contains(&self.pages[*at].1.offset);
+        let same: Vec<usize> = same.filter(is_free).take(COMPARED_MAX).collect();
+        for at in same {
+            if self.is_page(base, schema, rows, at, bases)? {
+                let page = self.pages[at].1;
+                self.used.insert(page.offset);
+                return Ok(Some(PageRef { bases, ..page }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Notes that the table has a page. Returns false if it had it already.
+    pub(crate) fn take(&mut self, page: &PageRef) -> bool {
+        self.used.insert(page.offset)
+    }
+
+    /// Returns whether a page of the earlier table holds these rows if it has these bases.
+    fn is_page(
+        &self,
+        base: Option<&dyn Base>,
+        schema: &'static Schema,
+        rows: &PageRows,
+        at: usize,
+        bases: Bases,
+    ) -> Result<bool, WriteError> {
+        if let Some(hashes) = &self.hashes {
+            return Ok(hashes[at] == hash_of_rows(rows, bases));
+        }
+        let page = self.pages[at].1;
+        let Some(base) = base else { return Ok(false) };
+        let found = base.page(&self.root, &PageRef { bases, ..page }, schema)?;
+        Ok(rows.is_equal(&found)?)
+    }
+}
