@@ -340,11 +340,15 @@ impl Tree {
         let one = |part: &[(u64, u64, u64, usize)]| {
             let mut read = Vec::with_capacity(part.len());
             for &(content, offset, len, index) in part {
-                let mut bytes = zeroes(len)?;
-                let found = image
-                    .read_content(content, offset, &mut bytes)
+                let mut bytes = room_for(len)?;
+                // Appended and not read into: nothing has to be zeroed first.
+                let append = |part: &[u8]| {
+                    bytes.extend_from_slice(part);
+                    true
+                };
+                image
+                    .visit_content(content, offset..offset.saturating_add(len), append)
                     .map_err(|error| error.at(format!("file inode {}", ranges[index].0)))?;
-                bytes.truncate(found);
                 read.push((index, bytes));
             }
             Ok::<_, ReadError>(read)
@@ -369,15 +373,12 @@ impl Tree {
     }
 }
 
-/// A hostile image may claim files of any size, so the memory may not be there.
-fn zeroes(len: u64) -> Result<Vec<u8>, ReadError> {
+/// Returns an empty list with room. A hostile image may claim files of any size, so the memory may
+/// not be there.
+fn room_for(len: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
-    let wanted = usize::try_from(len).ok().filter(|&len| bytes.try_reserve_exact(len).is_ok());
-    match wanted {
-        Some(len) => {
-            bytes.resize(len, 0);
-            Ok(bytes)
-        }
+    match usize::try_from(len).ok().filter(|&len| bytes.try_reserve_exact(len).is_ok()) {
+        Some(_) => Ok(bytes),
         None => Err(Fault::TooLong { len, len_max: READ_LEN_MAX }.into()),
     }
 }
