@@ -120,7 +120,24 @@ def test_nothing_stays_of_a_build_that_fails(tree, tmp_path):
         distributed.create(tree / "a" / "file00", tmp_path / "x.shale", engine="threads", **OPTIONS)
     with pytest.raises(FileNotFoundError):
         distributed.create(tree, tmp_path / "x.shale", engine="threads", parts=tmp_path / "absent", **OPTIONS)
+    for place in ({"output": tree / "c" / "x.shale"}, {"output": tmp_path / "x.shale", "parts": tree}):
+        with pytest.raises(ValueError, match="lies in the source"):
+            distributed.create(tree, engine="threads", **place, **OPTIONS)
     assert os.listdir(tmp_path) == []
+
+
+def test_any_names_and_empty_trees_are_packed(tmp_path):
+    (tmp_path / "tree").mkdir()
+    report = distributed.create(tmp_path / "tree", tmp_path / "empty.shale", engine="threads", **OPTIONS)
+    assert len(report.parts) == 1 and report.image.files == 0
+    names = [b"a\nb", b"\xff\xfe", b"[x]*", b"a" * 255, b" "]
+    for name in names:
+        with open(os.path.join(os.fsencode(tmp_path / "tree"), name), "wb") as file:
+            file.write(name * 5000)
+    distributed.create(tmp_path / "tree", tmp_path / "x.shale", engine="processes", workers=1, **OPTIONS)
+    with shalefs.open(tmp_path / "x.shale") as image:
+        assert [os.fsencode(name) for name in image.listdir()] == sorted(names)
+        assert all(image.read_bytes(name) == name * 5000 for name in names)
 
 
 def test_an_error_on_a_worker_comes_back_with_its_class(tree, tmp_path):

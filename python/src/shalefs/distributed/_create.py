@@ -78,6 +78,9 @@ def create(sources: Sources, output: PathType, *, engine: Any = "processes", wor
                        skip_unreadable, strict, verify, temp_dir)
     options["overwrite"] = True
     named = [(os.path.abspath(path), prefix) for path, prefix in _sources(sources)]
+    _refuse_inside(target, "output", named)
+    if parts is not None:
+        _refuse_inside(_places.Place.of(parts, storage_options), "folder of parts", named)
     shares, _, source_bytes, links = module.cut(named, part_bytes, options, progress)
     with _places.folder(parts, target, storage_options) as place:
         tasks = [_Task(named, share, options, place.below(f"{index:06}.shale"))
@@ -98,6 +101,16 @@ def create(sources: Sources, output: PathType, *, engine: Any = "processes", wor
     _warn_of(image, 4)
     starts = [os.fsdecode(share[0] if share[0] is not None else share[2][0]) for share in shares]
     return DistributedReport(image, [PartReport(*pair) for pair in zip(starts, made)], links)
+
+
+def _refuse_inside(place, what, sources):
+    """Workers list the sources while parts are written, and would pack parts that lie there."""
+    if place.is_url:
+        return
+    real = os.path.join(os.path.realpath(place.name), "")
+    for path, _ in sources:
+        if real.startswith(os.path.join(os.path.realpath(path), "")):
+            raise ValueError(f"the {what} {place.name} lies in the source {path}; name a place outside of it")
 
 
 def _packed(tasks, engine, workers, client, retries, progress, source_bytes):
