@@ -94,7 +94,10 @@ fn script(stage: &Stage, name: &str) -> String {
     let out = stage.path("out");
     let mut command = stage.other(root.join("scripts").join(name), &[&out]);
     command.env("SHALE", env!("CARGO_BIN_EXE_shale")).env("SOURCE_DATE_EPOCH", "1700000000");
-    command.env("RUNTIME", runtime());
+    // What is packed was built for release, and has no symbols.
+    let plain = stage.path("runtime");
+    expect(0, stage.other("strip", &[Path::new("-o"), &plain, runtime()]));
+    command.env("RUNTIME", plain);
     for name in ["PREFIX", "SBINDIR", "DESTDIR", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
         command.env_remove(name);
     }

@@ -38,6 +38,9 @@ const IMAGES: [&str; 21] = [
     "0.3-parity-blocks.shale",
     "0.4-arrays.shale",
     "0.4-streams.shale",
+    "0.4-samples.shale",
+    "0.4-bases.shale",
+    "0.4-tiny.shale",
 ];
 
 /// Of the tree of both images of 0.2.
@@ -114,14 +117,16 @@ fn golden_images_use_everything_that_the_format_has() {
         assert!(missing.is_empty(), "no golden image has a {kind} with one of {missing:?}");
     };
     all("codec", &mut (0..=4));
-    all("filter", &mut (0..=5));
+    all("filter", &mut (0..=6));
     all("depth", &mut (0..=8));
     all("encoder", &mut (1..=3));
     all("chunk depth", &mut (1..=3));
     all("page codec", &mut (0..=2));
     // Tables that are empty, that have one page, and with one level or more of index pages.
     all("levels", &mut [0, 1, 3, 4].into_iter());
-    all("snapshots", &mut (1..=2));
+    // Without bases, and with them.
+    all("index columns", &mut [8, 11].into_iter());
+    all("snapshots", &mut (1..=3));
     // The form of numbers that has no digits, and the three others.
     all("form", &mut [0, 3, 20, 38].into_iter());
     // 0x80 stands for all small constants.
