@@ -309,7 +309,7 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
 fn rows_that_only_moved_are_not_written_again() {
     let folder = places::disk();
     let (source, path) = (folder.path().join("source"), folder.path().join("image.shale"));
-    for directory in 0..30 {
+    for directory in 0..60 {
         let inner = source.join(format!("m{directory:02}/inner"));
         std::fs::create_dir_all(&inner).unwrap();
         std::os::unix::fs::symlink("inner", inner.with_file_name("link")).unwrap();

@@ -73,7 +73,7 @@ impl Preview {
 
     /// Fits the rows to the width, and the first line to the height.
     pub fn fit(&mut self, width: usize, height: usize) {
-        let row_len = if width >= 77 { 16 } else { 8 };
+        let row_len = if width >= 78 { 16 } else { 8 };
         if self.is_hex {
             self.top = self.top * self.row_len / row_len;
         }
@@ -166,7 +166,7 @@ fn hex_row(offset: u64, bytes: &[u8], row_len: usize) -> String {
         0x20..=0x7e => char::from(*byte),
         _ => '.',
     });
-    out + "|" + &shown.collect::<String>() + "|"
+    out + " |" + &shown.collect::<String>() + "|"
 }
 
 #[cfg(test)]
@@ -177,8 +177,8 @@ mod tests {
     fn rows_are_like_those_of_hexdump() {
         assert_eq!(
             hex_row(16, b"\x00\x7fELF", 16),
-            "00000010  00 7f 45 4c 46                                     |..ELF|"
+            "00000010  00 7f 45 4c 46                                    |..ELF|"
         );
-        assert_eq!(hex_row(0, b"12345678", 8), "00000000  31 32 33 34 35 36 37 38 |12345678|");
+        assert_eq!(hex_row(0, b"12345678", 8), "00000000  31 32 33 34 35 36 37 38  |12345678|");
     }
 }
