@@ -58,8 +58,8 @@ impl Identities {
     /// lines that begin with `#`.
     ///
     /// # Errors
-    /// A line is not valid or of a kind that is not supported, or there is no key. No message shows
-    /// what is in the file.
+    /// A line is not valid, a kind of key is not supported, or the file has no key. No message
+    /// shows what is in the file.
     pub fn add_file(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let refuse = |what: &str| Err(Error::Key(what.to_owned()));
         if bytes.starts_with(MAGIC) || bytes.starts_with(b"-----BEGIN AGE ENCRYPTED FILE") {

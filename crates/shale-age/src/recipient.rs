@@ -56,7 +56,7 @@ impl Recipients {
     /// Adds the keys of a file: one a line, and lines that begin with `#`.
     ///
     /// # Errors
-    /// A line is not valid, or there is no key.
+    /// A line is not valid, or the file has no key.
     pub fn add_file(&mut self, text: &str) -> Result<(), Error> {
         let mut is_empty = true;
         for (number, line) in text.lines().enumerate() {

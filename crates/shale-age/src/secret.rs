@@ -13,7 +13,7 @@ pub(crate) const FILE_KEY_LEN: usize = 16;
 /// Bytes of the code that authenticates what was encrypted.
 pub(crate) const TAG_LEN: usize = 16;
 
-/// The key of one file: whoever has it reads the file.
+/// The key of one file. It decrypts all of the file.
 #[derive(Clone)]
 pub struct FileKey(pub(crate) Zeroizing<[u8; FILE_KEY_LEN]>);
 

@@ -25,7 +25,7 @@ impl<W: Write> Encrypting<W> {
     /// Writes the header of a file for `recipients` to `out`.
     ///
     /// # Errors
-    /// There is no recipient, or `out` or the random numbers of the system fail.
+    /// No recipient is given, `out` cannot be written, or the system has no random numbers.
     pub fn new(mut out: W, recipients: &Recipients) -> Result<Self, Error> {
         if recipients.is_empty() {
             return Err(Error::Key("there is no recipient".to_owned()));

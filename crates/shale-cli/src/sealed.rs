@@ -149,8 +149,7 @@ pub fn is_image(path: &Path) -> anyhow::Result<bool> {
     Ok(is_named || (plain.read_at(0, &mut head).is_ok() && &head == b"\x8bSHALE\r\n"))
 }
 
-/// A place whose file may be encrypted. If there is no file of a name, the one with `.age` after it
-/// is the file.
+/// A place whose files may be encrypted. Where `NAME` is missing, `NAME.age` is used.
 pub struct SealedPlace {
     place: Arc<dyn Place>,
     /// The place of the same name with `.age`, for places beside a file and in a directory.

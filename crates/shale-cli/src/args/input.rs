@@ -118,9 +118,9 @@ pub struct InputArgs {
     ///
     /// The format is that of file_contexts(5). Paths are those of the image, with a slash before.
     /// As in libselinux, FILE.local, FILE.homedirs, FILE.subs and FILE.subs_dist are read, too, if
-    /// they are there; a line without wildcards wins, else the last one that matches. Files for
-    /// which there is no line, or `<<none>>`, get no label. Options that leave out attributes do
-    /// not apply to these labels.
+    /// they are there; a line without wildcards wins, else the last one that matches. A file gets
+    /// no label if no line matches it, or if its line says `<<none>>`. Options that leave out
+    /// attributes do not apply to these labels.
     #[arg(long, value_name = "FILE", help_heading = "Metadata")]
     pub file_contexts: Option<PathBuf>,
     /// Do not store extended attributes, access control lists and capabilities.

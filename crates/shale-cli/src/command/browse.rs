@@ -34,7 +34,7 @@ const EXTRACTION_STEP: Duration = Duration::from_millis(100);
 /// Shows an image until the user ends it.
 ///
 /// # Errors
-/// There is no terminal, or the image cannot be opened.
+/// Standard input or output is not a terminal, or the image cannot be opened.
 pub fn run(args: &ImageArgs, say: &Say) -> anyhow::Result<Exit> {
     if say.json {
         bail!(Misuse("`browse` is for people; use `ls`, `find` and `cat` in scripts".to_owned()));

@@ -16,7 +16,7 @@ struct Screen<'a> {
 }
 
 impl<'a> Screen<'a> {
-    /// `None` if there is no tmux.
+    /// `None` if tmux is not installed.
     fn new(stage: &'a Stage) -> Option<Self> {
         let socket = stage.path("tmux").to_str().unwrap().to_owned();
         let screen = Self { stage, socket, marks: Cell::new(0) };
