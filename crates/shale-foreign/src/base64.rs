@@ -1,29 +1,22 @@
 //! Base64 as in RFC 4648, of names and attributes in archives.
 
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// Writers differ in padding, and some leave bits of the last byte set.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
 /// Decodes a text, with or without padding; `None` if it has other characters. White space is
 /// skipped: XML and headers are wrapped in many ways.
 pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0u32, 0u32);
-    for &byte in text {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            b'=' => continue,
-            _ if byte.is_ascii_whitespace() => continue,
-            _ => return None,
-        };
-        (bits, count) = (bits << 6 | u32::from(value), count + 6);
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    Some(out)
+    let text: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    LENIENT.decode(text).ok()
 }
 
 #[cfg(test)]
@@ -37,6 +30,8 @@ mod tests {
             assert_eq!(decode(text.as_bytes()).as_deref(), Some(plain.as_bytes()), "{text}");
         }
         assert_eq!(decode(b"+/8"), Some(vec![0xFB, 0xFF]));
+        // Bits that no byte takes.
+        assert_eq!(decode(b"Zh==").as_deref(), Some(&b"f"[..]));
         assert_eq!(decode(b"Zm9v_"), None);
     }
 }
