@@ -3,7 +3,7 @@
 #
 # usage: dist.sh [FOLDER]            (default: target/dist)
 # environment: SHALE and RUNTIME, a command and a runtime of bundles to pack instead of building them;
-# SOURCE_DATE_EPOCH, the time of all files
+# SOURCE_DATE_EPOCH, the time of all files; XZ_LEVEL (default -9e)
 # The tarball has the command, the runtime of bundles, completions, man pages, licences, the list of built-in crates
 # (SBOM), and a Makefile with
 # `install` and `uninstall`. The same command gives the same tarball.
@@ -57,7 +57,7 @@ MAKE
 mkdir -p "$out"
 archive=$out/$name.tar.xz
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$epoch" -cf - "$name" |
-  xz -9e > "$archive.part"
+  xz "${XZ_LEVEL:--9e}" > "$archive.part"
 mv "$archive.part" "$archive"
 (cd "$out" && sha256sum "$name.tar.xz" > "$name.tar.xz.sha256")
 echo "dist: $archive, $(stat -c %s "$archive") bytes; the command has $(stat -c %s "$tree/bin/shale") bytes"

@@ -101,7 +101,7 @@ fn a_target_that_changes_meanwhile_never_lets_anything_out() {
                 }
             }
         });
-        for _ in 0..20 {
+        for _ in 0..10 {
             let options = ExtractOptions::default().keep_going(true).overwrite(Overwrite::Always);
             // Whatever comes of it, nothing may come of it outside.
             let _ = extract(&tree, &target, &options, &NoProgress);

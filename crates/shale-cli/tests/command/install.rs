@@ -98,6 +98,8 @@ fn script(stage: &Stage, name: &str) -> String {
     let plain = stage.path("runtime");
     expect(0, stage.other("strip", &[Path::new("-o"), &plain, runtime()]));
     command.env("RUNTIME", plain);
+    // How small the packages are is not tested, and the command has no optimized code.
+    command.env("DPKG_DEB_COMPRESSOR_LEVEL", "0").env("XZ_LEVEL", "-0");
     for name in ["PREFIX", "SBINDIR", "DESTDIR", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"] {
         command.env_remove(name);
     }

@@ -185,7 +185,7 @@ fn an_interrupted_append_leaves_the_image_before_and_the_next_one_cleans_up() {
     let after = std::fs::read(&path).unwrap();
     assert_eq!(after[..before.len()], before, "no byte of the image is changed");
     let torn = folder.path().join("torn.shale");
-    let lens = (before.len()..after.len()).step_by(1 + (after.len() - before.len()) / 60);
+    let lens = (before.len()..after.len()).step_by(1 + (after.len() - before.len()) / 16);
     for len in lens.chain([after.len() - 1, after.len() - 64, after.len() - 127]) {
         for tail in [&after[before.len()..len], &vec![0; len - before.len()]] {
             std::fs::write(&torn, [&before[..], tail].concat()).unwrap();

@@ -112,12 +112,18 @@ fn append(path: &Path, source: &Path) {
 
 #[test]
 fn a_crash_leaves_the_image_before_whatever_sectors_reached_the_disk() {
+    assert_crashes_are_survived(60);
+}
+
+/// Loses sectors of an append in this many ways. Most leave a file that is neither the image before
+/// nor a whole one; the next append puts it in order.
+pub fn assert_crashes_are_survived(turns: usize) {
     let stage = Stage::new("-6", &[]);
     let [first, all, end] = stage.sync_points();
     let mut random = Random::new(11);
     let appended = Manifest::of(&stage.source).unwrap();
     let (mut states, mut refused) = (0, 0);
-    for turn in 0..260 {
+    for turn in 0..turns {
         // What was synced last, and up to where the file may reach.
         let (synced, reach) = match turn % 4 {
             0 => (stage.before.len(), first),
@@ -168,7 +174,7 @@ fn a_crash_leaves_the_image_before_whatever_sectors_reached_the_disk() {
             }
         }
     }
-    assert!(states >= 200, "{states}");
+    assert!(states * 4 >= turns * 3, "{states} of {turns}");
     assert!(refused * 10 < states, "{refused} of {states}");
 }
 

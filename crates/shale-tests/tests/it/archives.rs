@@ -136,11 +136,15 @@ fn a_directory_deeper_than_paths_may_be_is_named_and_the_rest_comes() {
         at = deeper(&at);
     }
     let text = pack(&path("source"), &path("x.shale"), &["-1", "--skip-unreadable"], 3);
+    // The standard library removes by recursion. The kernel takes its time while the deepest is open.
+    drop(at);
+    expect_code(Command::new("rm").arg("-rf").arg(path("source")), 0);
     assert!(text.contains("... (16385 bytes): path of 16385 bytes, 16384 allowed"), "{text}");
     assert!(text.lines().all(|line| line.len() < 1200), "{text}");
     run(["check".as_ref(), path("x.shale").as_os_str()]);
-    assert_eq!(manifest_at(&path("x.shale")).records.len(), 2 + 8192);
-    expect_code(Command::new("rm").arg("-rf").arg(path("source")), 0);
+    let info = run(["info".as_ref(), "--json".as_ref(), path("x.shale").as_os_str()]);
+    let info = String::from_utf8(info.stdout).unwrap().replace(' ', "");
+    assert!(info.contains(&format!("\"entries\":{}", 1 + 8192)), "{info}");
 }
 
 #[test]

@@ -49,6 +49,11 @@ fn every_flipped_byte_is_an_error_or_right_data() {
 
 #[test]
 fn a_larger_image_is_sampled() {
+    assert_damage_is_found(60);
+}
+
+/// Flips a bit at each of this many places of an image of some megabytes.
+pub fn assert_damage_is_found(count: usize) {
     // Tables of several pages with index pages, many frames, equal and similar contents.
     let mut options = Options::for_other_programs(6);
     options.large_directory = 6000;
@@ -57,7 +62,7 @@ fn a_larger_image_is_sampled() {
     // The tables come last; they are a small part of the bytes and most of what can go wrong.
     let mut random = Random::new(3);
     let tables = bytes.len() - 64 * 1024;
-    let places: Vec<usize> = (0..160)
+    let places: Vec<usize> = (0..count)
         .map(|index| match index % 4 {
             0 => random.below(tables as u64) as usize,
             _ => tables + random.below((bytes.len() - tables) as u64) as usize,

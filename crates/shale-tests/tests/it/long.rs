@@ -19,3 +19,4 @@ mod foreign; // images and archives of other formats
 mod export; // an image as an archive
 mod export_images; // an image as EROFS, ISO 9660 and 7z
 mod containers; // images of containers
+mod more_cases; // what a quick run only samples

@@ -1,7 +1,6 @@
 //! Promise: every snapshot of an image is found by name, number and time; a mount shows all of
 //! them, also those that are appended later; several images are mounted as one tree.
 
-use crate::append::assert_snapshots_stay;
 use shale_tests::command::{Mount, can_mount, create, expect_code, run, shale};
 use shale_tests::handmade::{Cut, Shape, append};
 use shale_tests::manifest::Manifest;
@@ -277,9 +276,4 @@ fn several_images_are_mounted_as_one_tree() {
     assert_eq!(std::mem::replace(&mut linked.link_count, 1), 2);
     found.assert_equals(&Manifest::of(&folder.join("merged")).unwrap(), "the union");
     seen.end();
-}
-
-#[test]
-fn every_snapshot_stays_as_it_was_at_other_levels() {
-    assert_snapshots_stay(&["-0", "-3", "-9"]);
 }
