@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shale_fuse::{Attached, LineSink, MountError, Mounted, Options, Unmounter, Way};
 use shale_read::{Identity, SnapshotChoice};
@@ -23,7 +24,7 @@ use shale_read::{Identity, SnapshotChoice};
 use crate::bundle::{OWN, OwnBundle};
 use crate::failure::{During, Failure};
 use crate::link::{Answer, Link, Listener, Request};
-use crate::place::{MountPoint, Place};
+use crate::place::{Lock, MountPoint, Place};
 use crate::system;
 
 /// The name of the process that starts a driver and ends, so that the driver is nobody's child.
@@ -144,6 +145,9 @@ struct Driver {
     /// The processes that the mount is for.
     holders: Vec<OwnedFd>,
     log: LineSink,
+    /// Kept from the unmounting until everything is removed: a start in between would take the same
+    /// mount point, and what watches this driver would unmount it.
+    lock: Option<Lock>,
 }
 
 impl Driver {
@@ -218,8 +222,9 @@ impl Driver {
             Some((Listener::bind(&socket).ok()?, numbers(&socket)))
         });
         let holders = link.peer().into_iter().collect();
+        let ended = ended.into();
         let driver =
-            Self { job, way, mount_point, unmounter, ended: ended.into(), door, holders, log };
+            Self { job, way, mount_point, unmounter, ended, door, holders, log, lock: None };
         // If the start is gone, there is no holder, and the mount goes at once.
         let _ = link.answer(&driver.ready());
         Ok(driver)
@@ -290,7 +295,7 @@ impl Driver {
         }
     }
 
-    /// Ends the mount if nobody uses it. Returns whether it has ended.
+    /// Ends the mount if nobody uses it. Returns whether it was unmounted.
     fn try_end(&mut self) -> bool {
         let lock = match &self.job.key {
             None => None,
@@ -317,12 +322,11 @@ impl Driver {
             Err(error) => {
                 (self.log)(&error.to_string());
                 let _ = self.unmounter.unmount(true);
+                // It may stay in use for long, and starts must not wait for that. The mount point
+                // is locked until then.
+                drop(lock);
             }
-            Ok(()) => {}
-        }
-        self.close_door();
-        if let Some(lock) = lock {
-            lock.remove();
+            Ok(()) => self.lock = lock,
         }
         true
     }
@@ -338,13 +342,15 @@ impl Driver {
         }
     }
 
-    /// Removes what the driver made.
+    /// Removes what the driver made, when the mount has ended.
     fn leave(mut self) {
         self.close_door();
+        // Only then has the process that watches this one been told not to unmount.
+        while poll(&mut [PollFd::new(&self.ended, PollFlags::IN)], None) == Err(Errno::INTR) {}
         self.mount_point.remove();
-        // Still there if somebody else unmounted.
-        let lock = self.job.key.as_ref().map(|key| self.job.place.try_lock(key));
-        if let Some(Ok(Some(lock))) = lock {
+        // Somebody else may have unmounted.
+        let lock = self.lock.or_else(|| self.job.place.try_lock(self.job.key.as_ref()?).ok()?);
+        if let Some(lock) = lock {
             lock.remove();
         }
     }

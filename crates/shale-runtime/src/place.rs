@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -108,9 +108,7 @@ impl Place {
                 Err(error) => return Err(error).during(format_args!("lock {}", path.display())),
             }
             // Whoever had the lock may have removed the file, and another one locks a new file.
-            let there = std::fs::metadata(&path).map(|found| (found.dev(), found.ino())).ok();
-            let ours = file.metadata().map(|found| (found.dev(), found.ino())).ok();
-            if there.is_some() && there == ours {
+            if is_at(&path, &file) {
                 return Ok(Some(Lock { path, _file: file }));
             }
         }
@@ -144,9 +142,10 @@ impl Place {
                 opened = rustix::fs::open(&path, flags, Mode::empty());
             }
             let Ok(handle) = opened else { continue };
-            // A mount, or the directory of a driver that still runs.
+            // Else it is a mount, or the directory of a driver that still runs or just removed it.
             let is_free = rustix::fs::fstat(&handle).is_ok_and(|found| found.st_dev == device)
-                && rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive).is_ok();
+                && rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive).is_ok()
+                && is_at(&path, &handle);
             if is_free {
                 return Ok(MountPoint { path, handle });
             }
@@ -162,6 +161,13 @@ impl Place {
 fn is_own(path: &Path, uid: u32) -> bool {
     std::fs::symlink_metadata(path)
         .is_ok_and(|found| found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0)
+}
+
+/// Returns whether `path` leads to the open file `handle`.
+fn is_at(path: &Path, handle: impl AsFd) -> bool {
+    let (there, ours) = (rustix::fs::lstat(path), rustix::fs::fstat(handle));
+    let (Ok(there), Ok(ours)) = (there, ours) else { return false };
+    (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 }
 
 /// A locked bundle; dropping it unlocks.
