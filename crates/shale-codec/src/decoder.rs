@@ -6,6 +6,7 @@
 //! tells that they are right.
 
 use crate::array;
+#[cfg(feature = "brotli")]
 use crate::brotli::BrotliDecoder;
 use crate::lengths::{FRAME_LEN_MAX, append, check_len, reserve, wrong_len};
 use crate::lines;
@@ -73,7 +74,10 @@ impl Decoder {
             },
             Codec::Lz4 => Lz4Decoder.decode(prefix, stored, plain_len, out),
             Codec::Lzma => self.lzma.decode(prefix, stored, plain_len, out),
+            #[cfg(feature = "brotli")]
             Codec::Brotli => BrotliDecoder.decode(prefix, stored, plain_len, out),
+            #[cfg(not(feature = "brotli"))]
+            Codec::Brotli => Err(CodecError::NotBuilt { codec }),
         };
         if result.is_err() {
             out.truncate(start);

@@ -4,7 +4,8 @@
 //! only: the bytes depend on settings, prefix and plain bytes, and not on earlier frames, the
 //! thread, or the addresses of the slices.
 
-use crate::brotli::BrotliEncoder;
+#[cfg(feature = "brotli-encoder")]
+use crate::brotli_encoder::BrotliEncoder;
 use crate::lengths::{FRAME_LEN_MAX, append, check_len};
 use crate::lz4::Lz4Encoder;
 use crate::lzma::LzmaEncoder;
@@ -25,6 +26,7 @@ enum Kind {
     Zstd(ZstdEncoder),
     Lz4(Lz4Encoder),
     Lzma(LzmaEncoder),
+    #[cfg(feature = "brotli-encoder")]
     Brotli(BrotliEncoder),
 }
 
@@ -33,7 +35,7 @@ impl Encoder {
     /// [`Settings::encoder_memory_len`].
     ///
     /// # Errors
-    /// Settings are out of range, or there is no memory.
+    /// Settings are out of range, there is no memory, or this build cannot write brotli.
     pub fn new(settings: Settings) -> Result<Encoder, CodecError> {
         settings.validate()?;
         let kind = match settings.codec {
@@ -41,7 +43,10 @@ impl Encoder {
             Codec::Zstd => Kind::Zstd(ZstdEncoder::new(settings)?),
             Codec::Lz4 => Kind::Lz4(Lz4Encoder::new(settings)?),
             Codec::Lzma => Kind::Lzma(LzmaEncoder::new(settings)?),
+            #[cfg(feature = "brotli-encoder")]
             Codec::Brotli => Kind::Brotli(BrotliEncoder::new(settings)),
+            #[cfg(not(feature = "brotli-encoder"))]
+            Codec::Brotli => return Err(CodecError::NotBuilt { codec: Codec::Brotli }),
         };
         Ok(Encoder { settings, kind })
     }
@@ -74,6 +79,7 @@ impl Encoder {
             Kind::Zstd(encoder) => encoder.encode(prefix, plain, out),
             Kind::Lz4(encoder) => encoder.encode(prefix, plain, out),
             Kind::Lzma(encoder) => encoder.encode(prefix, plain, out),
+            #[cfg(feature = "brotli-encoder")]
             Kind::Brotli(encoder) => encoder.encode(prefix, plain, out),
         };
         if result.is_err() {
@@ -153,7 +159,10 @@ impl Settings {
             Codec::Zstd => crate::zstd::encoder_memory_len(self, frame_len, prefix_len),
             Codec::Lz4 => crate::lz4::encoder_memory_len(self, frame_len, prefix_len),
             Codec::Lzma => crate::lzma::encoder_memory_len(self, frame_len, prefix_len),
-            Codec::Brotli => crate::brotli::encoder_memory_len(self, frame_len, prefix_len),
+            #[cfg(feature = "brotli-encoder")]
+            Codec::Brotli => crate::brotli_encoder::encoder_memory_len(self, frame_len, prefix_len),
+            #[cfg(not(feature = "brotli-encoder"))]
+            Codec::Brotli => 0,
         }
     }
 }

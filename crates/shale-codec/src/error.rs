@@ -32,6 +32,12 @@ pub enum CodecError {
         /// The library's words.
         detail: String,
     },
+    /// This build of the crate lacks the feature for the codec.
+    #[error("{codec}: this build cannot do it")]
+    NotBuilt {
+        /// The codec that was asked.
+        codec: Codec,
+    },
     /// The stored bytes are not a frame of this codec, or the prefix is not the one it was made
     /// with.
     #[error("{codec}: stored bytes are damaged: {detail}")]
@@ -82,6 +88,7 @@ impl From<CodecError> for io::Error {
             }
             CodecError::OutOfMemory { .. } => io::ErrorKind::OutOfMemory,
             CodecError::Encode { .. } => io::ErrorKind::Other,
+            CodecError::NotBuilt { .. } => io::ErrorKind::Unsupported,
         };
         io::Error::new(kind, error)
     }

@@ -42,7 +42,10 @@ mod lzma; // LZMA1
 mod lzma_sys; // liblzma's raw coders
 mod lz4; // LZ4 blocks
 mod lz4_sys; // LZ4's functions
+#[cfg(feature = "brotli")]
 mod brotli; // brotli, in Rust
+#[cfg(feature = "brotli-encoder")]
+mod brotli_encoder; // for tests of the decoder
 mod bcj_x86; // calls and jumps of x86
 mod bcj_arm64; // calls and page addresses of 64-bit ARM
 mod bcj_arm; // calls of 32-bit ARM

@@ -122,7 +122,12 @@ mod tests {
                 assert!(looks_incompressible(&noise(seed, len)), "{len} bytes, seed {seed}");
             }
         }
-        for text in ["zstd:3", "lzma:6", "brotli:5"] {
+        for text in [
+            "zstd:3",
+            "lzma:6",
+            #[cfg(feature = "brotli-encoder")]
+            "brotli:5",
+        ] {
             let settings: Settings = text.parse().unwrap();
             let mut stored = Vec::new();
             Encoder::new(settings).unwrap().encode(&[], &prose(900_000), &mut stored).unwrap();

@@ -238,6 +238,7 @@ pub fn lzip_reader<R: Read + Send + 'static>(stream: R) -> io::Result<Box<dyn Re
 }
 
 /// Reads one brotli stream decompressed.
+#[cfg(feature = "brotli")]
 pub fn brotli_reader<R: Read + Send + 'static>(stream: R) -> Box<dyn Read + Send> {
     Box::new(brotli_decompressor::Decompressor::new(stream, INPUT_LEN))
 }
@@ -392,6 +393,7 @@ pub fn zstd_block_encode(bytes: &[u8], level: i32) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// The bytes are damaged or truncated, or give more.
+#[cfg(feature = "brotli")]
 pub fn brotli_block(bytes: &[u8], plain_len_max: usize) -> io::Result<Vec<u8>> {
     bounded(brotli_decompressor::Decompressor::new(bytes, 64 << 10), plain_len_max)
 }

@@ -306,7 +306,9 @@ impl ReadError {
     /// ([`Fault::Io`]) or a call for something that does not exist.
     pub fn is_corrupt(&self) -> bool {
         match self.fault() {
-            Fault::Codec { error } => !matches!(error, CodecError::OutOfMemory { .. }),
+            Fault::Codec { error } => {
+                !matches!(error, CodecError::OutOfMemory { .. } | CodecError::NotBuilt { .. })
+            }
             Fault::Truncated { .. }
             | Fault::Rebuild { .. }
             | Fault::Table { .. }
@@ -423,6 +425,7 @@ impl From<ReadError> for io::Error {
         let kind = match error.fault() {
             Fault::Open { error, .. } | Fault::Io { error, .. } => error.kind(),
             Fault::Codec { error: CodecError::OutOfMemory { .. } } => io::ErrorKind::OutOfMemory,
+            Fault::Codec { error: CodecError::NotBuilt { .. } } => io::ErrorKind::Unsupported,
             Fault::Format { error: FormatError::Version { .. } | FormatError::Features { .. } } => {
                 io::ErrorKind::Unsupported
             }

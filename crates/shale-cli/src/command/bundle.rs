@@ -137,7 +137,8 @@ fn program(args: &Bundle) -> anyhow::Result<Vec<u8>> {
     Ok(run.to_vec())
 }
 
-/// Returns the path of the source if it is an image that can be taken as it is.
+/// Returns the path of the source if it is an image that can be taken as it is. One with frames of
+/// brotli is packed again: the runtime does not read them, and only early versions wrote them.
 fn ready_image(inputs: &[Input], say: &Say) -> Option<PathBuf> {
     let [Input { kind: InputKind::Path(path), prefix: None, snapshot: None, .. }] = inputs else {
         return None;
@@ -147,7 +148,9 @@ fn ready_image(inputs: &[Input], say: &Say) -> Option<PathBuf> {
     }
     let source = open::source(path, say).ok()?;
     let image = shale::read::Image::open(source, shale::read::Options::default()).ok()?;
-    image.recovered().is_none().then(|| path.clone())
+    let info = shale::info(&image).ok()?;
+    let is_readable = info.codecs.iter().all(|group| group.name != "brotli");
+    (is_readable && image.recovered().is_none()).then(|| path.clone())
 }
 
 fn opened(path: PathBuf, say: &Say) -> anyhow::Result<Made> {

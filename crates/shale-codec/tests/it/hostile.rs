@@ -8,7 +8,7 @@ use shale_codec::{
     SampleLayout, SampleShape, Settings, Shuffle, array_form, lines_form, samples_form,
 };
 
-const SETTINGS: [&str; 9] = [
+const SETTINGS: &[&str] = &[
     "stored",
     "zstd:1",
     "zstd:19",
@@ -16,7 +16,9 @@ const SETTINGS: [&str; 9] = [
     "lz4:hc=9",
     "lzma:6",
     "lzma:9,lc=0,lp=4,pb=4",
+    #[cfg(feature = "brotli-encoder")]
     "brotli:1",
+    #[cfg(feature = "brotli-encoder")]
     "brotli:9",
 ];
 

@@ -37,7 +37,7 @@ const NEAR: u64 = 256;
 /// Bytes of a run, see [`order`]: a small part of the frame cache.
 const RUN_BYTES_MAX: u64 = 16 << 20;
 /// Source of zeroes, written a block at a time.
-static ZEROES: [u8; 256 << 10] = [0; 256 << 10];
+const ZEROES_LEN: usize = 256 << 10;
 
 /// Creates all items of a batch and empties it.
 pub(super) fn extract(context: &Context<'_>, batch: &mut Batch) -> Result<(), Error> {
@@ -387,10 +387,12 @@ impl<'a> Worker<'a> {
 
     /// Writes zeroes. The inner error is one of the file.
     fn write_zeroes(&self, file: &File, range: Range<u64>) -> Result<io::Result<()>, Error> {
+        let len = (range.end - range.start).min(ZEROES_LEN as u64) as usize;
+        let zeroes = vec![0; len];
         let mut at = range.start;
         while at < range.end {
             self.context.options.cancel.check()?;
-            let block = &ZEROES[..(range.end - at).min(ZEROES.len() as u64) as usize];
+            let block = &zeroes[..(range.end - at).min(len as u64) as usize];
             if let Err(error) = file.write_all_at(block, at) {
                 return Ok(Err(error));
             }

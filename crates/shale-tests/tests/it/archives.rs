@@ -136,7 +136,8 @@ fn a_directory_deeper_than_paths_may_be_is_named_and_the_rest_comes() {
         at = deeper(&at);
     }
     let text = pack(&path("source"), &path("x.shale"), &["-1", "--skip-unreadable"], 3);
-    // The standard library removes by recursion. The kernel takes its time while the deepest is open.
+    // The standard library removes by recursion. The kernel takes its time while the deepest one
+    // is open.
     drop(at);
     expect_code(Command::new("rm").arg("-rf").arg(path("source")), 0);
     assert!(text.contains("... (16385 bytes): path of 16385 bytes, 16384 allowed"), "{text}");

@@ -79,7 +79,8 @@ fn five_thousand_levels_of_directories_are_fine() {
     assert_eq!(report.entries.directories, 5001);
     let path = format!("{}/file", vec![name; 5000].join("/"));
     assert_eq!(content(&tree, path.as_bytes()), b"level 4999");
-    // The standard library removes by recursion. The kernel takes its time while the deepest is open.
+    // The standard library removes by recursion. The kernel takes its time while the deepest one
+    // is open.
     drop(fd);
     let status = std::process::Command::new("rm").arg("-rf").arg(dir.path()).status().unwrap();
     assert!(status.success());
