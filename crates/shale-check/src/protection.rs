@@ -169,7 +169,7 @@ fn cut(image: &Image) -> Result<Cut, Error> {
                 end = section.end();
                 signatures.clear();
             }
-            Some(SectionType::Trailer | SectionType::Merkle) => {}
+            Some(SectionType::Trailer | SectionType::Merkle | SectionType::MerkleContinued) => {}
             Some(SectionType::Signature) if section.stored_len == SIGNATURE_LEN as u64 => {
                 let payload = image.section_payload(&section, SIGNATURE_LEN as u64)?;
                 signatures.extend(Signature::decode(&payload)?);

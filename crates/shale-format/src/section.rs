@@ -69,6 +69,8 @@ pub enum SectionType {
     Base = 9,
     /// Fingerprints of frames, for appends only.
     AppendIndex = 10,
+    /// The Merkle tree over the leaves of an image, with hashes that lie in earlier sections.
+    MerkleContinued = 11,
 }
 
 impl SectionType {
@@ -85,6 +87,7 @@ impl SectionType {
             8 => Self::Trailer,
             9 => Self::Base,
             10 => Self::AppendIndex,
+            11 => Self::MerkleContinued,
             _ => return None,
         })
     }
@@ -102,6 +105,7 @@ impl SectionType {
             Self::Trailer => "trailer",
             Self::Base => "base",
             Self::AppendIndex => "append index",
+            Self::MerkleContinued => "merkle continued",
         }
     }
 }

@@ -40,6 +40,7 @@ use crate::storage::tables::{PageCheck, TableId, check_table, tables_of};
 use crate::trust::heal::{HealingSource, ParityHint};
 use crate::trust::merkle::{self, ProvenSource, identity_of};
 use crate::trust::parity;
+use shale_format::merkle::{HASH_LEN, HashRuns};
 
 /// An open image. Shared by reference count; usable from many threads.
 ///
@@ -226,6 +227,26 @@ impl Image {
     pub fn identity(&self) -> Result<Option<(MerkleHead, Identity)>, ReadError> {
         let found = merkle::find(&self.whole, &self.trailer, self.superblock.image_tag())?;
         Ok(found.map(|found| (found.head, identity_of(&found.head))))
+    }
+
+    /// Where the hashes of the image's Merkle tree lie, with its head; `None` before format 0.2.
+    /// Two or three reads. Neither is verified.
+    ///
+    /// # Errors
+    /// The Merkle section is damaged or cannot be read.
+    pub fn hash_runs(&self) -> Result<Option<(MerkleHead, HashRuns)>, ReadError> {
+        let found = merkle::find(&self.whole, &self.trailer, self.superblock.image_tag())?;
+        Ok(found.map(|found| (found.head, found.runs)))
+    }
+
+    /// The hashes of the leaves that the Merkle tree covers, compared with its top; empty before
+    /// format 0.2. Takes 32 bytes for each 64 KiB of the image.
+    ///
+    /// # Errors
+    /// The Merkle section or one that it refers to is damaged or cannot be read.
+    pub fn leaf_hashes(&self) -> Result<Vec<[u8; HASH_LEN]>, ReadError> {
+        let found = merkle::find(&self.whole, &self.trailer, self.superblock.image_tag())?;
+        found.map_or(Ok(Vec::new()), |found| merkle::leaf_hashes(&self.whole, &found))
     }
 
     /// A number that no other image opened by this process has.

@@ -4,8 +4,9 @@
 //! compared in the stage that reads all bytes. Memory: 32 bytes for each 64 KiB of the image.
 
 use shale_codec::merkle::tree;
-use shale_format::merkle::{FAN_OUT, HASH_LEN, MERKLE_HEAD_LEN};
-use shale_format::{Identity, MerkleHead, SectionType, Trailer};
+use shale_format::limits::HASH_RUN_COUNT_MAX;
+use shale_format::merkle::{FAN_OUT, HASH_LEN, HashRunRaw, HashRuns, HashRunsRaw, MERKLE_HEAD_LEN};
+use shale_format::{FormatError, Identity, MerkleHead, SectionHeader, SectionType, Trailer};
 use shale_read::identity_of;
 
 use super::context::Context;
@@ -66,17 +67,20 @@ pub(super) fn check(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -
 fn read(context: &Context<'_>, layout: &Layout, offset: u64) -> Result<Tree, String> {
     let section = layout.sections.iter().find(|section| section.offset == offset);
     let section = section.ok_or("no whole section is where the trailer says it is")?;
-    if section.section_type != SectionType::Merkle as u16 || section.codec != 0 {
+    let is_continued = section.section_type == SectionType::MerkleContinued as u16;
+    if !is_continued && section.section_type != SectionType::Merkle as u16 || section.codec != 0 {
         return Err(format!("the section there is of type {}", section.section_type));
     }
     let mut bytes = Vec::new();
-    let head_len = section.stored_len.min(MERKLE_HEAD_LEN as u64);
-    context.store.read(section.payload_offset(), head_len, &mut bytes)?;
-    let head = MerkleHead::decode(&bytes, offset, section.stored_len)
-        .map_err(|error| error.to_string())?;
-    let from = section.payload_offset() + MERKLE_HEAD_LEN as u64;
-    context.store.read(from, section.stored_len - MERKLE_HEAD_LEN as u64, &mut bytes)?;
-    let (hashes, _) = bytes.as_chunks::<HASH_LEN>();
+    let of_head = MERKLE_HEAD_LEN as u64 + RUNS_LEN_MAX * u64::from(is_continued);
+    context.store.read(section.payload_offset(), section.stored_len.min(of_head), &mut bytes)?;
+    let (head, runs) = head_and_runs(&bytes, section).map_err(|error| error.to_string())?;
+    let (mut found, all) = (Vec::new(), 0..head.shape().hash_total());
+    for place in runs.places(all) {
+        context.store.read(place.start, place.end - place.start, &mut bytes)?;
+        found.extend_from_slice(&bytes);
+    }
+    let (hashes, _) = found.as_chunks::<HASH_LEN>();
     let leaf_count = head.shape().leaf_count() as usize;
     let leaves = hashes.get(..leaf_count).unwrap_or_default().to_vec();
     let right = tree(leaves, FAN_OUT as usize);
@@ -84,4 +88,22 @@ fn read(context: &Context<'_>, layout: &Layout, offset: u64) -> Result<Tree, Str
         return Err("its hashes contradict each other".to_owned());
     }
     Ok(Tree { head, identity: identity_of(&head), hashes: right })
+}
+
+/// Most bytes of a list of runs.
+const RUNS_LEN_MAX: u64 =
+    (size_of::<HashRunsRaw>() + HASH_RUN_COUNT_MAX as usize * size_of::<HashRunRaw>()) as u64;
+
+/// Decodes the start of the payload of a section: the head, and where the hashes lie.
+fn head_and_runs(
+    bytes: &[u8],
+    section: &SectionHeader,
+) -> Result<(MerkleHead, HashRuns), FormatError> {
+    if section.section_type == SectionType::Merkle as u16 {
+        let head = MerkleHead::decode(bytes, section.offset, section.stored_len)?;
+        return Ok((head, HashRuns::whole(&head.shape(), section.offset)));
+    }
+    let head = MerkleHead::decode_head(bytes, section.offset)?;
+    let list = bytes.get(MERKLE_HEAD_LEN..).unwrap_or_default();
+    Ok((head, HashRuns::decode(list, section.end(), &head.shape())?))
 }

@@ -12,8 +12,10 @@ const CHUNK_LEN: u64 = 1 << 18;
 /// True for sections whose contents are also checked elsewhere: frames, pages, parity. The sums of
 /// all other sections are compared at every level.
 pub(super) fn is_bulk(section: &SectionHeader) -> bool {
-    use SectionType::{Merkle, Root, Signature, Trailer};
-    ![Root, Merkle, Signature, Trailer].iter().any(|kind| *kind as u16 == section.section_type)
+    use SectionType::{Merkle, MerkleContinued, Root, Signature, Trailer};
+    ![Root, Merkle, MerkleContinued, Signature, Trailer]
+        .iter()
+        .any(|kind| *kind as u16 == section.section_type)
 }
 
 /// A section as text.

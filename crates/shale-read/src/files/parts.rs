@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use shale_codec::merkle::leaf_hash;
-use shale_format::merkle::{HASH_LEN, LEAF_LEN, MERKLE_HEAD_LEN};
+use shale_format::merkle::{HASH_LEN, LEAF_LEN};
 
 use crate::error::{Fault, ReadError};
 use crate::files::place::Place;
@@ -165,8 +165,10 @@ impl Joined {
             looked_at.dedup();
             let is_wrong = |leaf: &u64| -> Result<bool, ReadError> {
                 let bytes = whole.read(leaf * LEAF_LEN, LEAF_LEN as usize)?;
-                let at = tree.payload_offset + MERKLE_HEAD_LEN as u64 + leaf * HASH_LEN as u64;
-                Ok(leaf_hash(&bytes)[..] != whole.read(at, HASH_LEN)?)
+                let Some(place) = tree.runs.places(*leaf..leaf + 1).next() else {
+                    return Ok(false);
+                };
+                Ok(leaf_hash(&bytes)[..] != whole.read(place.start, HASH_LEN)?)
             };
             // Damage of a part of them is not worth refusing the others.
             let mut wrong_count = 0;

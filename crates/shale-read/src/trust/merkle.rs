@@ -2,18 +2,21 @@
 //!
 //! The head must give the identity that the caller expects, each node must have the hash in the
 //! node above it or in the head, and each leaf must have the hash in its node. Reading one leaf of
-//! a terabyte verifies three nodes of 8 KiB. Nodes are kept, so that reading a part of an image
-//! fetches and verifies only that part. Leaves are verified each time they are read, because a file
-//! or server may return other bytes later.
+//! a terabyte verifies three nodes of 8 KiB. The hashes of a node may lie in sections of several
+//! appends; where they lie needs no proof, as the node is proven as a whole. Nodes are kept, so
+//! that reading a part of an image fetches and verifies only that part. Leaves are verified each
+//! time they are read, because a file or server may return other bytes later.
 
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use shale_codec::merkle::{derive, leaf_hash};
-use shale_format::merkle::{HASH_LEN, IDENTITY_CONTEXT, LEAF_LEN, MERKLE_HEAD_LEN, MerkleShape};
-use shale_format::{Identity, MerkleHead, SectionType, Trailer};
+use shale_codec::merkle::{derive, leaf_hash, tree as hashes_of};
+use shale_format::merkle::{
+    FAN_OUT, HASH_LEN, HashRuns, IDENTITY_CONTEXT, LEAF_LEN, MERKLE_HEAD_LEN, MerkleShape,
+};
+use shale_format::{Identity, MerkleHead, SectionHeader, SectionType, Trailer};
 
 use crate::error::{ErrorContext, Expected, ReadError, contradiction, value};
 use crate::storage::sections::read_header;
@@ -37,14 +40,18 @@ pub fn identity_of(head: &MerkleHead) -> Identity {
     Identity(derive(IDENTITY_CONTEXT, &head.encode()))
 }
 
-/// The head of an image's Merkle tree and where its nodes are. Not verified.
-#[derive(Debug, Clone, Copy)]
+/// The head of an image's Merkle tree and where its hashes are. Not verified.
+#[derive(Debug, Clone)]
 pub(crate) struct LocatedTree {
     pub(crate) head: MerkleHead,
-    pub(crate) payload_offset: u64,
+    pub(crate) runs: HashRuns,
 }
 
-/// Reads the head of the tree that `trailer` names; `None` if the image has no tree. Two reads.
+/// Bytes of a section that are read to find the head, and the runs if there are few.
+const FIRST_LEN: u64 = 1024;
+
+/// Reads the head of the tree that `trailer` names, and where its hashes lie; `None` if the image
+/// has no tree. Two reads, or three if an append left many runs.
 pub(crate) fn find(
     stored: &Stored,
     trailer: &Trailer,
@@ -56,7 +63,8 @@ pub(crate) fn find(
     }
     let read = || -> Result<LocatedTree, ReadError> {
         let header = read_header(stored, offset, image_tag)?;
-        if header.section_type != SectionType::Merkle as u16 {
+        let is_continued = header.section_type == SectionType::MerkleContinued as u16;
+        if !is_continued && header.section_type != SectionType::Merkle as u16 {
             let expected = Expected::Exactly(SectionType::Merkle as u64);
             return Err(value("type of the section", header.section_type.into(), expected));
         }
@@ -67,27 +75,73 @@ pub(crate) fn find(
             let expected = Expected::AtLeast(MERKLE_HEAD_LEN as u64);
             return Err(value("length of its payload", header.stored_len, expected));
         }
+        if is_continued {
+            return continued(stored, &header);
+        }
         let mut bytes = [0; MERKLE_HEAD_LEN];
         stored.read_into(header.payload_offset(), &mut bytes)?;
         let head = MerkleHead::decode(&bytes, offset, header.stored_len)?;
-        Ok(LocatedTree { head, payload_offset: header.payload_offset() })
+        Ok(LocatedTree { head, runs: HashRuns::whole(&head.shape(), offset) })
     };
     read().map(Some).at(|| format!("merkle section at offset {offset}"))
+}
+
+/// Reads head and runs of a tree that an append continued.
+fn continued(stored: &Stored, header: &SectionHeader) -> Result<LocatedTree, ReadError> {
+    let at = header.payload_offset();
+    let mut bytes = stored.read(at, header.stored_len.min(FIRST_LEN) as usize)?;
+    let head = MerkleHead::decode_head(&bytes, header.offset)?;
+    let list = bytes.get(MERKLE_HEAD_LEN..).unwrap_or_default();
+    let needed = MERKLE_HEAD_LEN + HashRuns::len_of(list)?;
+    if needed as u64 > header.stored_len {
+        let expected = Expected::AtLeast(needed as u64);
+        return Err(value("length of its payload", header.stored_len, expected));
+    }
+    if needed > bytes.len() {
+        // At most 16 KiB, by the limit on runs.
+        bytes = stored.read(at, needed)?;
+    }
+    let list = bytes.get(MERKLE_HEAD_LEN..needed).unwrap_or_default();
+    let runs = HashRuns::decode(list, header.end(), &head.shape())?;
+    Ok(LocatedTree { head, runs })
+}
+
+/// Reads the hashes of all leaves, and proves that they lead to the head: 32 bytes for each 64 KiB
+/// that the tree covers. The head itself is not verified.
+pub(crate) fn leaf_hashes(
+    stored: &Stored,
+    tree: &LocatedTree,
+) -> Result<Vec<[u8; HASH_LEN]>, ReadError> {
+    let mut bytes = Vec::new();
+    for place in tree.runs.places(0..tree.head.shape().leaf_count()) {
+        let from = bytes.len();
+        stored.check(place.start, place.end - place.start)?;
+        bytes.resize(from + (place.end - place.start) as usize, 0);
+        stored.read_into(place.start, &mut bytes[from..])?;
+    }
+    let (leaves, _) = bytes.as_chunks::<HASH_LEN>();
+    let hashes = hashes_of(leaves.to_vec(), FAN_OUT as usize);
+    if hashes.last() != Some(&tree.head.tree_root) {
+        return Err(contradiction("the hashes of the Merkle tree do not lead to its top"));
+    }
+    Ok(leaves.to_vec())
 }
 
 /// A Merkle tree with a trusted head. Its nodes are verified when they are read.
 pub(crate) struct MerkleTree {
     head: MerkleHead,
     shape: MerkleShape,
-    /// Offset in the source, not in the image.
-    payload_offset: u64,
+    runs: HashRuns,
+    /// Where the image begins in the source.
+    start: u64,
     nodes: Mutex<Nodes>,
 }
 
 impl MerkleTree {
-    pub(crate) fn new(head: MerkleHead, payload_offset: u64) -> Self {
+    pub(crate) fn new(found: &LocatedTree, start: u64) -> Self {
         let nodes = Mutex::new(HashMap::new());
-        Self { head, shape: head.shape(), payload_offset, nodes }
+        let LocatedTree { head, runs } = found.clone();
+        Self { head, shape: head.shape(), runs, start, nodes }
     }
 
     /// The hash of a leaf, verified up to the head.
@@ -98,8 +152,8 @@ impl MerkleTree {
         for level in (0..top).rev() {
             // Index within `level` of the hash on the path to the leaf.
             let index = leaf >> (8 * level as u32).min(63);
-            let (offset, len, node) = self.shape.node_of(level, index);
-            let bytes = self.node(source, (level, node), offset, len, &hash)?;
+            let (hashes, node) = self.shape.node_of(level, index);
+            let bytes = self.node(source, (level, node), hashes, &hash)?;
             let at = (index % 256) as usize * HASH_LEN;
             let Some(found) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else {
                 return Err(io::ErrorKind::InvalidInput.into());
@@ -114,11 +168,12 @@ impl MerkleTree {
     fn nodes_of(&self, leaves: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let top = self.shape.level_count() - 1;
         (0..top).rev().flat_map(move |level| {
-            [leaves.start, leaves.end - 1].map(|leaf| {
+            [leaves.start, leaves.end - 1].into_iter().flat_map(move |leaf| {
                 let index = leaf >> (8 * level as u32).min(63);
-                let (offset, len, _) = self.shape.node_of(level, index);
-                let at = self.payload_offset + offset;
-                at..at + len as u64
+                let (hashes, _) = self.shape.node_of(level, index);
+                self.runs
+                    .places(hashes)
+                    .map(|place| self.start + place.start..self.start + place.end)
             })
         })
     }
@@ -127,18 +182,23 @@ impl MerkleTree {
         &self,
         source: &dyn ByteSource,
         key: (usize, u64),
-        offset: u64,
-        len: usize,
+        hashes: Range<u64>,
         hash: &[u8; HASH_LEN],
     ) -> io::Result<Arc<[u8]>> {
         let nodes = || self.nodes.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(found) = nodes().get(&key) {
             return Ok(Arc::clone(found));
         }
-        let mut bytes = vec![0; len]; // At most 8 KiB, by the shape.
-        let at = self.payload_offset + offset;
-        let read = source.read_at(at, &mut bytes);
-        prove(source, at, &mut bytes, read, hash, || {
+        // At most 8 KiB, by the shape.
+        let len = (hashes.end - hashes.start) as usize * HASH_LEN;
+        let parts: Vec<(u64, usize)> = self
+            .runs
+            .places(hashes)
+            .map(|place| (self.start + place.start, (place.end - place.start) as usize))
+            .collect();
+        let mut bytes = vec![0; len];
+        prove(source, &parts, &mut bytes, hash, || {
+            let at = parts.last().map_or(0, |&(at, _)| at);
             format!("the node of the Merkle tree at offset {at}")
         })?;
         let bytes: Arc<[u8]> = bytes.into();
@@ -151,11 +211,27 @@ impl MerkleTree {
     }
 }
 
-/// Compares bytes with their hash. They were read at `at`, with the result `read`. If the read
-/// failed or the hash differs, the bytes are repaired, if possible, and compared again.
+/// Reads bytes that lie in `parts`, each at an offset and with a length, and compares them with
+/// their hash. If a read failed or the hash differs, all parts are repaired, as far as possible,
+/// and compared again.
 fn prove(
     source: &dyn ByteSource,
-    at: u64,
+    parts: &[(u64, usize)],
+    bytes: &mut [u8],
+    hash: &[u8; HASH_LEN],
+    what: impl FnOnce() -> String,
+) -> io::Result<()> {
+    let mut failed = None;
+    each_part(parts, bytes, |at, part| {
+        failed = failed.take().or(source.read_at(at, part).err());
+    });
+    prove_read(source, parts, bytes, failed.map_or(Ok(()), Err), hash, what)
+}
+
+/// As [`prove`], for bytes that were read with the result `read`.
+fn prove_read(
+    source: &dyn ByteSource,
+    parts: &[(u64, usize)],
     bytes: &mut [u8],
     read: io::Result<()>,
     hash: &[u8; HASH_LEN],
@@ -164,12 +240,24 @@ fn prove(
     if read.is_ok() && leaf_hash(bytes) == *hash {
         return Ok(());
     }
-    match source.heal(at, bytes) {
+    let mut is_healed = true;
+    each_part(parts, bytes, |at, part| is_healed &= source.heal(at, part));
+    match is_healed {
         true if leaf_hash(bytes) == *hash => return Ok(()),
         true => {}
         false => read?,
     }
     Err(unproven(what()))
+}
+
+/// Gives each part of `bytes` to `visit`, with its offset.
+fn each_part(parts: &[(u64, usize)], bytes: &mut [u8], mut visit: impl FnMut(u64, &mut [u8])) {
+    let mut rest = bytes;
+    for &(at, len) in parts {
+        let (part, after) = rest.split_at_mut(len.min(rest.len()));
+        visit(at, part);
+        rest = after;
+    }
 }
 
 fn unproven(what: String) -> io::Error {
@@ -193,7 +281,7 @@ impl ProvenSource {
         Self {
             inner,
             start,
-            tree: MerkleTree::new(found.head, start + found.payload_offset),
+            tree: MerkleTree::new(found, start),
             leaves: (0..CACHE_PARTS).map(|_| Mutex::default()).collect(),
         }
     }
@@ -240,7 +328,7 @@ impl ProvenSource {
     fn prove(&self, leaf: u64, bytes: &mut [u8], read: io::Result<()>) -> io::Result<()> {
         let hash = self.tree.leaf_hash(&self.inner, leaf)?;
         let (at, len) = (self.start + leaf * LEAF_LEN, bytes.len());
-        prove(&self.inner, at, bytes, read, &hash, || {
+        prove_read(&self.inner, &[(at, len)], bytes, read, &hash, || {
             format!("leaf {leaf}, {len} bytes at offset {at},")
         })
     }

@@ -18,3 +18,5 @@ pub mod model;
 pub mod image;
 /// Appendix E: a thin image and its base as one image.
 pub mod thin;
+/// Appendix A: the Merkle tree, computed again.
+pub mod merkle;

@@ -2,13 +2,16 @@
 //! the one before.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
 use shale_tests::command::{Mount, can_mount, create, expect_code, extract, run, shale};
 use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
 use shale_tests::nasty::{Options, tiny_tree, tree};
+use shale_tests::random::Random;
 use shale_tests::second_reader::image::Image;
+use shale_tests::second_reader::merkle;
 use shale_tests::{image, places};
 use tempfile::TempDir;
 
@@ -80,7 +83,11 @@ pub fn assert_snapshots_stay(levels: &[&str]) {
         for (number, expected) in expected.iter().enumerate() {
             assert_snapshot(&path, folder.path(), &format!("s{number}"), expected);
         }
-        let newest = image::manifest(&std::fs::read(&path).unwrap()).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let (found, _) = merkle::identity(&bytes).expect("every hash is as the leaves say");
+        let (_, identity) = image::open(&bytes).unwrap().identity().unwrap().unwrap();
+        assert_eq!(found, identity.0, "by the second reader");
+        let newest = image::manifest(&bytes).unwrap();
         expected[3].assert_equals(&newest, "the newest one, by the library");
     }
 }
@@ -346,4 +353,82 @@ fn rows_that_only_moved_are_not_written_again() {
     assert_snapshot(&copy, folder.path(), "a", &newest);
     let len = |path: &Path| std::fs::metadata(path).unwrap().len();
     assert!(len(&copy) <= len(&path) * 102 / 100, "{} of {}", len(&copy), len(&path));
+}
+
+#[test]
+fn an_append_stores_new_hashes_only_and_every_reader_proves_all_leaves() {
+    let folder = places::disk();
+    let (source, path) = (folder.path().join("source"), folder.path().join("image.shale"));
+    std::fs::create_dir(&source).unwrap();
+    let mut random = Random::new(43);
+    // More than one node of leaves, so that nodes are continued, too.
+    std::fs::write(source.join("large"), random.bytes(18 << 20)).unwrap();
+    create(&source, &path, &["-1"]);
+    let (mut sizes, mut runs) = (Vec::new(), Vec::new());
+    let mut states = Vec::new();
+    for turn in 0..12 {
+        std::fs::write(source.join(format!("new-{turn}")), random.bytes(100_000 + turn * 9973))
+            .unwrap();
+        append(&path, [source.to_str().unwrap(), "-1", "--no-verify"], 0);
+        let bytes = std::fs::read(&path).unwrap();
+        let opened = image::open(&bytes).unwrap();
+        let (head, identity) = opened.identity().unwrap().unwrap();
+        let (found, run_count) = merkle::identity(&bytes).expect("all hashes are right");
+        assert_eq!(found, identity.0);
+        let at = opened.trailer().merkle_offset;
+        sizes.push(opened.section_at(at).unwrap().unwrap().stored_len);
+        runs.push(run_count);
+        assert_eq!(opened.leaf_hashes().unwrap().len() as u64, head.shape().leaf_count());
+        states.push(identity);
+    }
+    // All hashes are 32 bytes for each 64 KiB of 20 MiB; an append adds three leaves and two nodes.
+    assert!(sizes.iter().all(|&len| len < 2000), "{sizes:?}");
+    assert!(runs.iter().all(|&count| (2..12).contains(&count)), "{runs:?}");
+    run(["check".as_ref(), path.as_os_str()]);
+
+    // A reader with an identity proves every byte, and notices one that was changed with its sums.
+    let bytes = std::fs::read(&path).unwrap();
+    let expecting = |bytes: &[u8], identity| {
+        let options = shale_read::Options::default().expect(identity).repair(false);
+        let image =
+            shale_read::Image::open(Arc::new(shale_read::MemorySource::new(bytes)), options)?;
+        image::manifest_of(&image.tree(&shale_read::SnapshotChoice::Newest)?)
+    };
+    let newest = states[states.len() - 1];
+    let expected = Manifest::of(&source).unwrap();
+    expected.assert_equals(&expecting(&bytes, newest).unwrap(), "proven");
+    assert!(expecting(&bytes, states[3]).is_err(), "an earlier state is another image");
+    let opened = image::open(&bytes).unwrap();
+    let (_, hash_runs) = opened.hash_runs().unwrap().unwrap();
+    for leaf in [3, 270] {
+        let place = hash_runs.places(leaf..leaf + 1).next().unwrap();
+        let mut changed = bytes.clone();
+        changed[place.start as usize] ^= 1;
+        let error = expecting(&changed, newest).unwrap_err().to_string();
+        assert!(error.contains("does not match the expected identity"), "{error}");
+        let broken = path.with_extension("broken");
+        std::fs::write(&broken, &changed).unwrap();
+        let mut command = shale(["check".as_ref(), broken.as_os_str()]);
+        let output = command.output().unwrap();
+        assert!(!output.status.success());
+        assert!(String::from_utf8_lossy(&output.stderr).contains("merkle tree"), "{output:?}");
+        // An append to it would make an image of hashes that do not hold.
+        assert!(append(&broken, [source.to_str().unwrap()], 1).contains("Merkle tree"));
+        assert!(std::fs::read(&broken).unwrap() == changed);
+    }
+}
+
+#[test]
+fn an_image_of_an_earlier_version_keeps_all_hashes_in_one_section() {
+    let folder = places::disk();
+    let path = folder.path().join("old.shale");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/images");
+    std::fs::copy(golden.join("0.3-tiny.shale"), &path).unwrap();
+    let source = folder.path().join("new");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("file"), "text").unwrap();
+    for _ in 0..2 {
+        append(&path, [source.to_str().unwrap()], 0);
+        assert_eq!(merkle::identity(&std::fs::read(&path).unwrap()).expect("it is whole").1, 0);
+    }
 }

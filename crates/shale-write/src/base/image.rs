@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use shale_codec::merkle::LeafHasher;
-use shale_format::{AppendIndex, Root};
+use shale_format::merkle::HashRuns;
+use shale_format::{AppendIndex, MerkleHead, Root};
 use shale_table::{Page, PageRef, Schema, TableRoot};
 
 use crate::plan::digest::ContentDigest;
@@ -73,6 +74,14 @@ pub trait Base: Send + Sync {
     /// # Errors
     /// The image cannot be read.
     fn leaves(&self) -> Result<LeafHasher, BaseError>;
+
+    /// Returns the head of the Merkle tree of the image, and where its hashes lie: an append need
+    /// not store these again. `None` if there is no tree, or if readers of the version of the image
+    /// do not look for hashes in several sections.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    fn hash_runs(&self) -> Result<Option<(MerkleHead, HashRuns)>, BaseError>;
 
     /// Returns the length of a content.
     ///

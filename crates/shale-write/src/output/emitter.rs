@@ -20,6 +20,7 @@ use shale_format::{Identity, MerkleHead, SectionHeader, SectionType, Superblock,
 use crate::base::image::Base;
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
+use crate::output::hashes::{self, OldTree};
 use crate::plan::error::WriteError;
 use crate::plan::report::Stage;
 
@@ -32,6 +33,8 @@ pub(crate) struct Emitter<'env> {
     section_count: u64,
     /// Offset of the trailer of the image that is continued; 0 if there is none.
     previous_trailer_offset: u64,
+    /// The Merkle tree of the image that is continued.
+    old_tree: Option<OldTree>,
     section_type: SectionType,
     payload: Vec<u8>,
     outlet: Outlet<'env>,
@@ -92,6 +95,7 @@ impl<'env> Emitter<'env> {
             offset: bytes.len() as u64,
             section_count: 0,
             previous_trailer_offset: 0,
+            old_tree: None,
             section_type: SectionType::Frames,
             payload: Vec::new(),
             outlet: Outlet::Idle(Written { output, spare: Vec::new() }),
@@ -112,6 +116,7 @@ impl<'env> Emitter<'env> {
             offset: state.image_len,
             section_count: state.section_count,
             previous_trailer_offset: state.image_len - TRAILER_SECTION_LEN as u64,
+            old_tree: base.hash_runs()?.map(|(head, runs)| OldTree { head, runs }),
             section_type: SectionType::Frames,
             payload: Vec::new(),
             outlet: Outlet::Idle(Written { output, spare: Vec::new() }),
@@ -190,13 +195,12 @@ impl<'env> Emitter<'env> {
         let no_leaves = LeafHasher::new(LEAF_LEN as usize);
         let leaves = std::mem::replace(&mut written.output.leaves, no_leaves);
         self.outlet = Outlet::Idle(written);
-        let hashes = tree(leaves.finish(), FAN_OUT as usize);
-        let tree_root = *hashes.last().expect("the superblock makes a leaf");
+        let all = tree(leaves.finish(), FAN_OUT as usize);
+        let tree_root = *all.last().expect("the superblock makes a leaf");
         let head = MerkleHead { covered_len, root_offset, root_section_len, tree_root };
-        let head = head.encode();
-        let merkle = [&head, hashes.as_flattened()].concat();
+        let (kind, merkle) = hashes::section(&head, &all, self.old_tree.as_ref());
         let merkle_len = merkle.len() as u64;
-        self.section(SectionType::Merkle, 0, merkle, merkle_len)?;
+        self.section(kind, 0, merkle, merkle_len)?;
         self.whole_section(SectionType::Root, root, settings)?;
         let trailer = Trailer {
             root_offset,
@@ -227,7 +231,7 @@ impl<'env> Emitter<'env> {
         self.flush()?;
         Ok(Finished {
             image_len: trailer.image_len,
-            identity: Identity(derive(IDENTITY_CONTEXT, &head)),
+            identity: Identity(derive(IDENTITY_CONTEXT, &head.encode())),
             trailer: section,
         })
     }

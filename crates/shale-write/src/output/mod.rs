@@ -1,5 +1,6 @@
 //! The image as it is written.
 
+pub(crate) mod hashes; // the Merkle tree, stored as far as it is new
 pub(crate) mod emitter; // sections and trailer, front to back
 pub(crate) mod frame_table; // frames and their references
 pub(crate) mod follow; // where pages end, so that they are shared with an earlier table

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use shale_codec::merkle::LeafHasher;
 use shale_format::append_index::APPEND_INDEX_LEN_MAX;
-use shale_format::merkle::{HASH_LEN, LEAF_LEN, MERKLE_HEAD_LEN};
-use shale_format::{AppendIndex, SectionType, schema};
+use shale_format::merkle::{HashRuns, LEAF_LEN};
+use shale_format::{AppendIndex, MerkleHead, SectionType, schema};
 use shale_read::{Image, PieceKind, ReadError, TableId};
 use shale_table::{Page, PageRef, PageSource, Schema, Table, TableRoot};
 use shale_write::digest::ContentDigest;
@@ -90,19 +90,6 @@ impl ImageBase {
         known().insert(content, Arc::clone(&found));
         Ok(found)
     }
-
-    /// The hashes of the leaves that the Merkle tree of the image covers and that are complete; the
-    /// others are hashed again.
-    fn covered_leaves(&self) -> Result<Vec<[u8; HASH_LEN]>, ReadError> {
-        let Some((head, _)) = self.image.identity()? else { return Ok(Vec::new()) };
-        let offset = self.image.trailer().merkle_offset;
-        let Some(section) = self.image.section_at(offset)? else { return Ok(Vec::new()) };
-        let payload = self.image.section_payload(&section, section.stored_len)?;
-        let whole = usize::try_from(head.covered_len / LEAF_LEN).unwrap_or(usize::MAX);
-        let hashes = payload.get(MERKLE_HEAD_LEN..).unwrap_or_default();
-        let (hashes, _) = hashes.as_chunks::<HASH_LEN>();
-        Ok(hashes.iter().take(whole).copied().collect())
-    }
 }
 
 impl Base for ImageBase {
@@ -111,7 +98,10 @@ impl Base for ImageBase {
     }
 
     fn leaves(&self) -> Result<LeafHasher, BaseError> {
-        let leaves = self.covered_leaves()?;
+        let mut leaves = self.image.leaf_hashes()?;
+        // The last leaf goes on, unless it is whole.
+        let head = self.image.identity()?.map(|(head, _)| head);
+        leaves.truncate(head.map_or(0, |head| (head.covered_len / LEAF_LEN) as usize));
         let mut at = leaves.len() as u64 * LEAF_LEN;
         let mut hasher = LeafHasher::after(LEAF_LEN as usize, leaves);
         let mut bytes = Vec::new();
@@ -123,6 +113,15 @@ impl Base for ImageBase {
             at += len;
         }
         Ok(hasher)
+    }
+
+    fn hash_runs(&self) -> Result<Option<(MerkleHead, HashRuns)>, BaseError> {
+        let superblock = self.image.superblock();
+        let version = (superblock.version_major, superblock.version_minor);
+        match version >= (0, 4) {
+            true => Ok(self.image.hash_runs()?),
+            false => Ok(None),
+        }
     }
 
     fn content_len(&self, content: u64) -> Result<u64, BaseError> {

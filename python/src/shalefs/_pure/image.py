@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from ..errors import DamagedError, IdentityError, NotAnImageError, UnsupportedError
 from . import array, codecs, filters, lines, models, pages, samples
+from .merkle import hash_levels, hash_places, hash_runs
 from .sums import blake3, blake3_derive, xxh3_64
 
 _SUPERBLOCK = bytes.fromhex("8b5348414c450d0a")
 _SECTION = bytes.fromhex("8b534543544e0d0a")
 _VERSION_MINOR_MAX = 4
-_ROOT, _TRAILER, _MERKLE = 3, 8, 7
+_ROOT, _TRAILER, _MERKLE, _MERKLE_CONTINUED = 3, 8, 7, 11
 _HOLE, _ZERO, _REBUILT = (1 << 64) - 1, (1 << 64) - 2, 1 << 63
 _CHUNK_LEN_MAX = 1 << 20
 _CHUNK_DEPTH_MAX = 3
@@ -256,7 +257,7 @@ class Image:
         """Bytes of the image, proven against the expected identity where one was given."""
         if self._leaves is None:
             return self.source.read_at(self.start + offset, length)
-        covered, merkle_payload, levels = self._leaves
+        covered, levels = self._leaves
         if offset + length > covered:
             raise IdentityError("the image refers to bytes that its identity does not cover")
         first, last = offset // _LEAF, (offset + length - 1) // _LEAF
@@ -264,10 +265,10 @@ class Image:
         data = self.source.read_at(self.start + begin, min(covered, (last + 1) * _LEAF) - begin)
         for leaf in range(first, last + 1):
             digest = blake3(data[(leaf - first) * _LEAF:(leaf - first + 1) * _LEAF])
-            self._prove(leaf, digest, merkle_payload, levels)
+            self._prove(leaf, digest, levels)
         return data[offset - begin:offset - begin + length]
 
-    def _prove(self, leaf, digest, payload, levels):
+    def _prove(self, leaf, digest, levels):
         index = leaf
         for at, count in levels[:-1]:
             node = index // _FAN_OUT
@@ -275,7 +276,9 @@ class Image:
             key = ("node", at, node)
             hashes = self._pages.get(key)
             if hashes is None:
-                hashes = self.source.read_at(self.start + payload + 64 + 32 * (at + node * _FAN_OUT), 32 * width)
+                first = at + node * _FAN_OUT
+                hashes = b"".join(self.source.read_at(self.start + place, length)
+                                  for place, length in hash_places(self._runs, first, width))
             place = index - node * _FAN_OUT
             if hashes[32 * place:32 * place + 32] != digest:
                 raise IdentityError(f"leaf {leaf} is not of the expected image: the file was changed")
@@ -287,7 +290,8 @@ class Image:
     def _merkle_head(self, offset):
         header = self.source.read_at(self.start + offset, 64)
         magic, kind, _, own, _, _, tag, _, check = struct.unpack("<8sHB5xQQQQQQ", header)
-        if magic != _SECTION or kind != _MERKLE or own != offset or tag != self._tag or xxh3_64(header[:56]) != check:
+        if (magic != _SECTION or kind not in (_MERKLE, _MERKLE_CONTINUED) or own != offset or tag != self._tag
+                or xxh3_64(header[:56]) != check):
             raise DamagedError("the header of the Merkle tree is damaged")
         return self.source.read_at(self.start + offset + 64, 64)
 
@@ -300,14 +304,10 @@ class Image:
         covered, own_root, _, leaf_len, fan_out = struct.unpack_from("<QQQII", head)
         if own_root != root_offset or leaf_len != _LEAF or fan_out != _FAN_OUT or not 0 < covered <= merkle_offset:
             raise IdentityError("the trailer does not lead to the root of the expected image")
-        levels, at, count = [], 0, -(-covered // _LEAF)
-        while True:
-            levels.append((at, count))
-            if count == 1:
-                break
-            at, count = at + count, -(-count // _FAN_OUT)
+        levels = hash_levels(covered)
         self._tree_root = head[32:64]
-        self._leaves = covered, merkle_offset + 64, levels
+        self._runs = hash_runs(self.source, self.start, merkle_offset, sum(count for _, count in levels))
+        self._leaves = covered, levels
 
     def _section(self, offset, stored_max):
         header = self._read(offset, 64)

@@ -8,6 +8,7 @@ import re
 import struct
 
 from ..errors import DamagedError, NotAnImageError, ShaleError, UnsupportedError
+from .merkle import hash_levels, hash_places, hash_runs
 from .sums import blake3, blake3_derive, xxh3_64
 
 _SUPERBLOCK = bytes.fromhex("8b5348414c450d0a")
@@ -205,6 +206,9 @@ def _check_parts(image, lengths, head_len, base_len):
     if struct.unpack_from("<Q", end, 16)[0] != image.size - 128 or not merkle or merkle + 128 > image.size:
         return
     covered = struct.unpack_from("<Q", image.read_at(merkle + 64, 64))[0]
+    if not 0 < covered <= merkle:
+        return
+    runs = hash_runs(image, 0, merkle, sum(count for _, count in hash_levels(covered)))
     start = 0
     for part, length in enumerate(lengths, 1):
         begin, stop = max(start, head_len) - head_len + base_len, start + length - head_len + base_len
@@ -213,7 +217,7 @@ def _check_parts(image, lengths, head_len, base_len):
         if not leaves:
             continue
         looked_at = {leaves[0], leaves[len(leaves) // 2], leaves[-1]}
-        if all(blake3(image.read_at(leaf * _LEAF, _LEAF)) != image.read_at(merkle + 128 + 32 * leaf, 32)
+        if all(blake3(image.read_at(leaf * _LEAF, _LEAF)) != image.read_at(*next(hash_places(runs, leaf, 1)))
                for leaf in looked_at):
             raise ShaleError(f"part {part} of {len(lengths)} does not hold this part of the image: it is swapped with "
                              "another, or is of another image")
