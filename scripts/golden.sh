@@ -135,4 +135,5 @@ create arrays arrays --frame-size 32K
 thin over-tiny 0.3-tiny later
 create samples samples
 appended bases before before bases
+appended prefixes before bases before bases
 create streams streams --recompress=on --frame-size 32K

@@ -45,6 +45,8 @@ pub mod parity;
 pub mod append_index;
 /// The root: tables, bounds and snapshots.
 pub mod root;
+/// Table pages that are compressed with another page as their prefix.
+pub mod page_prefix;
 /// Schemas of the metadata tables.
 pub mod schema;
 /// The typed row of the frame table.

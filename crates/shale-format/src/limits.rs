@@ -15,6 +15,8 @@ pub const PREFIX_LEN_MAX: u64 = 128 << 20;
 pub const SECTION_FRAMES_STORED_LEN_TARGET: u64 = 16 << 20;
 /// Stored bytes of one section of any type.
 pub const SECTION_STORED_LEN_MAX: u64 = 1 << 40;
+/// Pages of which each is compressed with the next as its prefix: each costs a read.
+pub const PAGE_PREFIX_DEPTH_MAX: usize = 6;
 /// Runs of hashes of a Merkle tree: the list is read whole before the first hash is.
 pub const HASH_RUN_COUNT_MAX: u32 = 1024;
 /// Plain bytes of the root section: read whole at open.

@@ -27,7 +27,7 @@ pub struct PageRefRaw {
     pub stored_len: U32,
     /// Plain bytes.
     pub plain_len: U32,
-    /// 0 stored, 1 zstd, 2 zstd with the table's dictionary.
+    /// 0 stored, 1 zstd, 2 zstd with the table's dictionary, 3 zstd with a page that it names.
     pub codec: u8,
     /// Reserved, must be zero.
     pub reserved: [u8; 7],
@@ -324,7 +324,7 @@ fn short(expected: usize, found: usize) -> FormatError {
     FormatError::Short { structure: STRUCTURE, expected: expected as u64, found: found as u64 }
 }
 
-fn encode_page_ref(page: &PageRef) -> PageRefRaw {
+pub(crate) fn encode_page_ref(page: &PageRef) -> PageRefRaw {
     PageRefRaw {
         offset: U64::new(page.offset),
         checksum: U64::new(page.checksum),
@@ -335,7 +335,7 @@ fn encode_page_ref(page: &PageRef) -> PageRefRaw {
     }
 }
 
-fn decode_page_ref(raw: &PageRefRaw) -> Result<PageRef, FormatError> {
+pub(crate) fn decode_page_ref(raw: &PageRefRaw) -> Result<PageRef, FormatError> {
     if raw.reserved != [0; 7] {
         return Err(field("reserved", 1, "0"));
     }
@@ -356,8 +356,8 @@ fn decode_page_ref(raw: &PageRefRaw) -> Result<PageRef, FormatError> {
 /// # Errors
 /// A value is beyond its limit.
 pub fn check_page_ref(page: &PageRef) -> Result<(), FormatError> {
-    if page.codec > 2 {
-        return Err(field("page codec", u64::from(page.codec), "0, 1 or 2"));
+    if page.codec > 3 {
+        return Err(field("page codec", u64::from(page.codec), "0 to 3"));
     }
     if page.plain_len > PAGE_PLAIN_LEN_MAX {
         return Err(field("page plain length", u64::from(page.plain_len), "at most 4 MiB"));

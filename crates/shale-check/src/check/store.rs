@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use shale_codec::{Codec, Decoder, xxh3_64};
+use shale_format::limits::PAGE_PREFIX_DEPTH_MAX;
+use shale_format::page_prefix;
 use shale_format::root::check_page_ref;
 use shale_read::ByteSource;
 use shale_table::{Page, PageRef, PageSource, Schema, TableError, TableRoot};
@@ -66,12 +68,43 @@ impl Store {
             .map_err(|error| format!("reading {len} bytes at offset {offset} failed: {error}"))
     }
 
-    /// Returns the plain bytes of a page, after comparing its sum.
+    /// Returns the plain bytes of a page, after comparing its sum and those of its prefixes.
     pub(super) fn page_bytes(
         &self,
         page: &PageRef,
         dictionary: Option<&[u8]>,
     ) -> Result<Vec<u8>, String> {
+        let mut above: Vec<(PageRef, Vec<u8>)> = Vec::new();
+        let mut at = *page;
+        let mut plain = loop {
+            let stored = self.stored_page(&at)?;
+            match (at.codec, dictionary) {
+                (0, _) => break stored,
+                (1, _) => break decode_page(&at, &[], &stored)?,
+                (2, Some(dictionary)) => break decode_page(&at, dictionary, &stored)?,
+                (2, None) => {
+                    return Err("page needs a dictionary, and the table has none".to_owned());
+                }
+                _ if above.len() == PAGE_PREFIX_DEPTH_MAX => {
+                    return Err("too many pages need each other".to_owned());
+                }
+                _ => {
+                    let (prefix, _) =
+                        page_prefix::split(&at, &stored).map_err(|error| error.to_string())?;
+                    above.push((at, stored));
+                    at = prefix;
+                }
+            }
+        };
+        for (page, stored) in above.iter().rev() {
+            let (_, rest) = page_prefix::split(page, stored).map_err(|error| error.to_string())?;
+            plain = decode_page(page, &plain, rest)?;
+        }
+        Ok(plain)
+    }
+
+    /// Returns what is stored of a page, after comparing its sum.
+    fn stored_page(&self, page: &PageRef) -> Result<Vec<u8>, String> {
         check_page_ref(page).map_err(|error| error.to_string())?;
         let mut stored = Vec::new();
         self.read(page.offset, u64::from(page.stored_len), &mut stored)?;
@@ -83,18 +116,16 @@ impl Store {
                 page.checksum
             ));
         }
-        let prefix = match (page.codec, dictionary) {
-            (0, _) => return Ok(stored),
-            (1, _) => &[][..],
-            (_, Some(dictionary)) => dictionary,
-            (_, None) => return Err("page needs a dictionary, and the table has none".to_owned()),
-        };
-        let mut plain = Vec::new();
-        Decoder::new()
-            .decode(Codec::Zstd, prefix, &stored, page.plain_len as usize, &mut plain)
-            .map_err(|error| format!("page does not decode: {error}"))?;
-        Ok(plain)
+        Ok(stored)
     }
+}
+
+fn decode_page(page: &PageRef, prefix: &[u8], compressed: &[u8]) -> Result<Vec<u8>, String> {
+    let mut plain = Vec::new();
+    Decoder::new()
+        .decode(Codec::Zstd, prefix, compressed, page.plain_len as usize, &mut plain)
+        .map_err(|error| format!("page does not decode: {error}"))?;
+    Ok(plain)
 }
 
 /// Why a page or row could not be read.

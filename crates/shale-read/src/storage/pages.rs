@@ -13,6 +13,8 @@ use std::sync::{Arc, OnceLock};
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use shale_codec::Codec;
+use shale_format::limits::PAGE_PREFIX_DEPTH_MAX;
+use shale_format::page_prefix;
 use shale_format::root::check_page_ref;
 use shale_table::{Page, PageRef, PageSource, Schema, Table, TableRoot};
 
@@ -101,22 +103,28 @@ impl PageStore {
         self.cache.weight()
     }
 
-    /// Reads and verifies a page and returns its plain bytes. `dictionary` is its prefix if its
-    /// codec needs one. One read of the source.
-    fn read_plain(&self, page: &PageRef, dictionary: &[u8]) -> Result<Vec<u8>, ReadError> {
+    /// Reads and verifies what is stored of a page. One read of the source.
+    fn read_stored(&self, page: &PageRef) -> Result<Vec<u8>, ReadError> {
         check_page_ref(page)?;
         let mut stored = self.stored.buffer(page.offset, page.stored_len as usize)?;
         self.stored.read_verified(page.offset, &mut stored, |bytes| {
             add(&self.stored.counters().pages_read, 1);
             check_sum("stored", page.checksum, bytes)
         })?;
-        if page.codec == 0 {
-            return Ok(stored); // `check_page_ref` checked that the lengths agree.
-        }
+        Ok(stored)
+    }
+
+    /// Decodes the compressed bytes of a page that has this prefix.
+    fn decode(
+        &self,
+        page: &PageRef,
+        prefix: &[u8],
+        compressed: &[u8],
+    ) -> Result<Vec<u8>, ReadError> {
         let plain_len = page.plain_len as usize;
         let mut plain = Vec::new();
         self.decoders.with(|context| {
-            context.decoder.decode(Codec::Zstd, dictionary, &stored, plain_len, &mut plain)
+            context.decoder.decode(Codec::Zstd, prefix, compressed, plain_len, &mut plain)
         })?;
         Ok(plain)
     }
@@ -165,12 +173,38 @@ impl TablePages {
         if page.codec > 1 {
             return Err(contradiction("a dictionary page claims to need a dictionary itself"));
         }
-        let bytes = self
-            .store
-            .read_plain(page, &[])
-            .at(|| format!("dictionary page at offset {}", page.offset))?;
+        let bytes = self.plain(page).at(|| format!("dictionary page at offset {}", page.offset))?;
         // Two readers may both read it; they read the same bytes.
         Ok(self.dictionary.bytes.get_or_init(|| bytes))
+    }
+
+    /// Reads and verifies a page, and the pages that are its prefix, and returns its plain bytes.
+    /// One read each; there are at most [`PAGE_PREFIX_DEPTH_MAX`] beside the page.
+    fn plain(&self, page: &PageRef) -> Result<Vec<u8>, ReadError> {
+        let store = &*self.store;
+        let mut above: Vec<(PageRef, Vec<u8>)> = Vec::new();
+        let mut at = *page;
+        let mut plain = loop {
+            let stored = store.read_stored(&at)?;
+            match at.codec {
+                0 => break stored, // `check_page_ref` checked that the lengths agree.
+                1 => break store.decode(&at, &[], &stored)?,
+                2 => break store.decode(&at, self.dictionary()?, &stored)?,
+                _ if above.len() == PAGE_PREFIX_DEPTH_MAX => {
+                    return Err(contradiction("too many pages need each other"));
+                }
+                _ => {
+                    let (prefix, _) = page_prefix::split(&at, &stored)?;
+                    above.push((at, stored));
+                    at = prefix;
+                }
+            }
+        };
+        for (page, stored) in above.iter().rev() {
+            let (_, compressed) = page_prefix::split(page, stored)?;
+            plain = store.decode(page, &plain, compressed)?;
+        }
+        Ok(plain)
     }
 
     /// Reads and verifies a page and returns its plain bytes, past the cache.
@@ -178,11 +212,7 @@ impl TablePages {
     /// # Errors
     /// The page or the table's dictionary is damaged or cannot be read.
     pub fn read_plain(&self, page: &PageRef) -> Result<Vec<u8>, ReadError> {
-        let read = || {
-            let dictionary = if page.codec == 2 { self.dictionary()? } else { &[] };
-            self.store.read_plain(page, dictionary)
-        };
-        read().map_err(|error: ReadError| error.at(format!("page at offset {}", page.offset)))
+        self.plain(page).at(|| format!("page at offset {}", page.offset))
     }
 
     /// Reads, verifies and parses a page past the cache.
@@ -195,8 +225,7 @@ impl TablePages {
         schema: &'static Schema,
     ) -> Result<Arc<Page>, ReadError> {
         let read = || {
-            let dictionary = if page.codec == 2 { self.dictionary()? } else { &[] };
-            let parsed = Page::parse(self.store.read_plain(page, dictionary)?, schema)?;
+            let parsed = Page::parse(self.plain(page)?, schema)?;
             Ok(Arc::new(parsed.with_bases(page.bases)))
         };
         read().map_err(|error: ReadError| {

@@ -466,6 +466,11 @@ fn decoded(codec: u8, prefix: &[u8], stored: &[u8], plain_len: u64) -> Option<Ve
 
 /// A page by its reference of 32 bytes, still plain bytes.
 fn page_bytes(bytes: &[u8], reference: &[u8], dictionary: &[u8]) -> Option<Vec<u8>> {
+    page_above(bytes, reference, dictionary, 0)
+}
+
+/// The same, for a page that is the prefix of as many others as `depth` says.
+fn page_above(bytes: &[u8], reference: &[u8], dictionary: &[u8], depth: usize) -> Option<Vec<u8>> {
     let stored = slice(bytes, u64_at(reference, 0)?, u32_at(reference, 16)?.into())?;
     if xxh3_64(stored) != u64_at(reference, 8)? {
         return None;
@@ -474,6 +479,15 @@ fn page_bytes(bytes: &[u8], reference: &[u8], dictionary: &[u8]) -> Option<Vec<u
     match reference[24] {
         codec @ (0 | 1) => decoded(codec, &[], stored, plain_len),
         2 => decoded(1, dictionary, stored, plain_len),
+        3 if depth < 6 => {
+            let (prefix, compressed) = stored.split_at_checked(32)?;
+            let end = u64_at(prefix, 0)?.checked_add(u32_at(prefix, 16)?.into())?;
+            if end > u64_at(reference, 0)? || prefix[25..] != [0; 7] {
+                return None;
+            }
+            let prefix = page_above(bytes, prefix, dictionary, depth + 1)?;
+            decoded(1, &prefix, compressed, plain_len)
+        }
         _ => None,
     }
 }

@@ -346,6 +346,7 @@ fn rows_that_only_moved_are_not_written_again() {
     let bytes = std::fs::read(&path).unwrap();
     let found = Image::open(&bytes).unwrap();
     assert!(found.met().contains(&("index columns", 11)), "no page was shared");
+    assert!(found.met().contains(&("page codec", 3)), "no page has another as its prefix");
     let found = found.manifest().expect("the second reader reads it").to_string();
     assert!(found == image::manifest(&bytes).unwrap().to_string());
     let copy = path.with_extension("copy");

@@ -30,6 +30,8 @@ impl From<BaseError> for WriteError {
 pub struct BaseState {
     /// ID of the image.
     pub image_id: [u8; 16],
+    /// Version in its superblock: its readers know no more than that.
+    pub version: (u16, u16),
     /// Bytes of the image: new sections begin here.
     pub image_len: u64,
     /// Sections of the image, its last trailer included.

@@ -1,10 +1,12 @@
-//! The table pages of the image that is continued: read to extend a table, and shared where a new
-//! table has the same page.
+//! The table pages of the image that is continued: read to extend a table, shared where a new table
+//! has the same page, and prefixes of pages that resemble them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use shale_table::{Page, PageRef, PageSource, Schema, Table, TableRoot};
+use shale_format::limits::PAGE_PREFIX_DEPTH_MAX;
+use shale_format::page_prefix::{self, PAGE_PREFIX_LEN, PAGE_WITH_PREFIX};
+use shale_table::{Bases, Page, PageRef, PageSource, Schema, Table, TableRoot};
 
 use crate::base::image::Base;
 use crate::plan::error::WriteError;
@@ -20,6 +22,65 @@ impl PageSource for BasePages<'_> {
 
     fn page(&self, page: &PageRef, schema: &'static Schema) -> Result<Arc<Page>, WriteError> {
         Ok(self.base.page(&self.table, page, schema)?)
+    }
+}
+
+/// A page that a new one may have as its prefix.
+#[derive(Debug, Clone)]
+pub(crate) struct Near {
+    pub(crate) page: PageRef,
+    pub(crate) plain: Arc<Vec<u8>>,
+    /// Pages that are needed to read it, beside itself and a dictionary.
+    pub(crate) depth: usize,
+    /// The prefix of the page, if this build wrote it.
+    below: Option<Arc<Self>>,
+}
+
+/// Returns how many pages lie between a page and the one that a page like it gets as its prefix: so
+/// many of those that it needs are passed over. Half of all pages pass over none, a quarter one,
+/// and so on. So chains stay short, and what is at their ends becomes newer again.
+fn passed_over(page: &PageRef) -> usize {
+    page.checksum.trailing_zeros() as usize
+}
+
+impl Near {
+    /// Returns what a page like `page` of the image may have as its prefix.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    pub(crate) fn of(
+        base: &dyn Base,
+        table: &TableRoot,
+        page: PageRef,
+    ) -> Result<Self, WriteError> {
+        let mut pages = vec![PageRef { bases: Bases::default(), ..page }];
+        while let Some(last) = pages.last().filter(|last| last.codec == PAGE_WITH_PREFIX)
+            && pages.len() <= PAGE_PREFIX_DEPTH_MAX
+        {
+            let mut head = [0; PAGE_PREFIX_LEN];
+            base.read_stored(last.offset, &mut head)?;
+            let prefix = page_prefix::split(last, &head);
+            pages.push(prefix.map_err(|error| WriteError::Base(Box::new(error)))?.0);
+        }
+        let at = pages.len().saturating_sub(PAGE_PREFIX_DEPTH_MAX).max(passed_over(&page));
+        let at = at.min(pages.len() - 1);
+        let (page, depth) = (pages[at], pages.len() - 1 - at);
+        let plain = Arc::new(base.page_bytes(table, &page)?);
+        Ok(Self { page, plain, depth, below: None })
+    }
+
+    /// Returns what a page like `page`, which this build wrote with this prefix, may have as its
+    /// prefix.
+    pub(crate) fn written(page: PageRef, plain: Arc<Vec<u8>>, prefix: Option<Self>) -> Self {
+        let depth = prefix.as_ref().map_or(0, |prefix| prefix.depth + 1);
+        let mut near = Self { page, plain, depth, below: prefix.map(Arc::new) };
+        let mut left = passed_over(&page);
+        while (left > 0 || near.depth >= PAGE_PREFIX_DEPTH_MAX)
+            && let Some(below) = near.below.as_deref().cloned()
+        {
+            (near, left) = (below, left.saturating_sub(1));
+        }
+        near
     }
 }
 
@@ -86,12 +147,21 @@ impl Shareable {
     }
 }
 
+/// Plain bytes of pages that are kept of one table, so that memory stays bounded.
+const NEAR_BYTES_MAX: usize = 4 << 20;
+
 /// A table that this build wrote, for the next one like it.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenTable {
     pages: HashMap<([u8; 32], u8), PageRef>,
     /// The data pages in order, with the number and the hash of their rows.
     pub(crate) in_order: Vec<(usize, [u8; 32], PageRef)>,
+    /// Pages that pages of the next table may have as prefixes, by the offset of the page that
+    /// they stand for; as many as fit in [`NEAR_BYTES_MAX`].
+    pub(crate) near: HashMap<u64, Near>,
+    near_bytes: usize,
+    /// The last index page.
+    pub(crate) near_index: Option<Near>,
     pub(crate) dictionary: Option<(PageRef, Arc<Vec<u8>>)>,
 }
 
@@ -99,6 +169,14 @@ impl WrittenTable {
     /// Notes a page of the table and what is stored of it.
     pub(crate) fn note(&mut self, page: PageRef, stored: &[u8]) {
         self.pages.entry((hash_of(stored), page.codec)).or_insert(page);
+    }
+
+    /// Keeps what the next table may have as the prefix of a page like `page`.
+    pub(crate) fn keep(&mut self, page: &PageRef, near: Near) {
+        if self.near_bytes + near.plain.len() <= NEAR_BYTES_MAX {
+            self.near_bytes += near.plain.len();
+            self.near.insert(page.offset, near);
+        }
     }
 
     /// The pages that the next table may share.

@@ -6,6 +6,9 @@
 //! hash. So a change moves few ends of pages, and later trees find the pages of this one again,
 //! wherever they are. The numbers of rows in them are counted from bases (see
 //! [`shale_table::Shift`]), so pages stay equal if rows come or go in front of them.
+//!
+//! A page that is new resembles one of the few pages that follow the last one which both tables
+//! have: those are the ones that it may have as its prefix.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +16,7 @@ use shale_codec::{Hasher, xxh3_64};
 use shale_table::{Bases, PageRef, PageRows, Schema, Table, TableRoot};
 
 use crate::base::image::Base;
-use crate::base::pages::BasePages;
+use crate::base::pages::{BasePages, Near, WrittenTable};
 use crate::plan::error::WriteError;
 
 /// One entry in this number is a mark.
@@ -22,6 +25,11 @@ const MARK_STEP: u64 = 1024;
 const ROW_COUNT_MIN: usize = 512;
 /// Most pages of an earlier table that are compared with one new page.
 const COMPARED_MAX: usize = 8;
+
+/// Pages of an earlier table that are tried as prefixes, and how many of them lie before the place
+/// where the tables part.
+const NEAR_COUNT: usize = 9;
+const NEAR_BEFORE: usize = 4;
 
 /// Returns whether a page may begin with the entry that has this key.
 pub(crate) fn is_mark(key: &[u8]) -> bool {
@@ -52,6 +60,10 @@ pub(crate) struct Follow {
     marks: Vec<usize>,
     /// Pages of the earlier table that this one has already. A table has no page twice.
     used: HashSet<u64>,
+    /// The page after the last one that both tables have.
+    at: usize,
+    /// Pages that may be prefixes, if this build wrote them.
+    near: HashMap<u64, Near>,
 }
 
 impl Follow {
@@ -79,10 +91,11 @@ impl Follow {
 
     /// Follows a table that this build wrote: its data pages in order, with the number and the
     /// hash of their rows.
-    pub(crate) fn written(in_order: &[(usize, [u8; 32], PageRef)]) -> Self {
-        let mut follow = Self { next: Some(0), ..Self::default() };
+    pub(crate) fn written(table: &mut WrittenTable) -> Self {
+        let near = std::mem::take(&mut table.near);
+        let mut follow = Self { next: Some(0), near, ..Self::default() };
         let mut hashes = Vec::new();
-        for &(row_count, hash, page) in in_order {
+        for &(row_count, hash, page) in &table.in_order {
             follow.by_row_count.entry(row_count).or_default().push(follow.pages.len());
             follow.pages.push((row_count, page));
             hashes.push(hash);
@@ -124,7 +137,7 @@ impl Follow {
             return Ok(None);
         }
         self.used.insert(page.offset);
-        self.next = Some(next + 1);
+        (self.next, self.at) = (Some(next + 1), next + 1);
         self.marks.clear();
         Ok(Some(PageRef { bases, ..page }))
     }
@@ -164,10 +177,30 @@ impl Follow {
             if self.is_page(base, schema, rows, at, bases)? {
                 let page = self.pages[at].1;
                 self.used.insert(page.offset);
+                self.at = at + 1;
                 return Ok(Some(PageRef { bases, ..page }));
             }
         }
         Ok(None)
+    }
+
+    /// Returns the pages of the earlier table that the next new page may have as its prefix.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    pub(crate) fn near(&self, base: Option<&dyn Base>) -> Result<Vec<Near>, WriteError> {
+        let first = self.at.saturating_sub(NEAR_BEFORE).min(self.pages.len());
+        let pages = self.pages[first..].iter().take(NEAR_COUNT);
+        let found = pages.map(|(_, page)| match (&self.hashes, base) {
+            (None, Some(base)) => Near::of(base, &self.root, *page).map(Some),
+            _ => Ok(self.near.get(&page.offset).cloned()),
+        });
+        found.filter_map(Result::transpose).collect()
+    }
+
+    /// Returns what was kept for pages like this one, which both tables have.
+    pub(crate) fn kept(&self, page: &PageRef) -> Option<Near> {
+        self.near.get(&page.offset).cloned()
     }
 
     /// Notes that the table has a page. Returns false if it had it already.

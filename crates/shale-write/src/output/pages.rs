@@ -5,17 +5,21 @@
 //! and costs nothing, and pages of one table resemble each other. So to read one page, a reader
 //! reads at most one more, once. A table that follows one like it, in the image that is continued
 //! or of an earlier tree of this build, has the dictionary of that one, and shares the pages that
-//! are equal. At most a few pages a thread are in flight.
+//! are equal. A page that resembles one of the earlier table may have that one as its prefix. At
+//! most a few pages a thread are in flight.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use shale_codec::{Codec, Settings, xxh3_64};
 use shale_format::SectionType;
-use shale_table::{Bases, PageRef, PageRows, PageSink, Schema, TableBuilder, TableRoot, Value};
+use shale_format::page_prefix::{self, PAGE_PREFIX_LEN, PAGE_WITH_PREFIX};
+use shale_table::{
+    Bases, PageRef, PageRows, PageSink, Schema, Table, TableBuilder, TableRoot, Value,
+};
 
 use crate::base::image::Base;
-use crate::base::pages::{BasePages, Shareable, WrittenTable, dictionary_of};
+use crate::base::pages::{BasePages, Near, Shareable, WrittenTable, dictionary_of};
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
 use crate::exec::scratch::EncoderScratch;
@@ -33,6 +37,9 @@ const LOADED_BYTES_MIN: usize = 8 << 10;
 
 /// Settings of the trial that shows how well a column compresses.
 const TRIAL: Settings = Settings { codec: Codec::Zstd, level: 9, ..Settings::STORED };
+
+/// Settings of the trial that finds the best of several prefixes.
+const QUICK: Settings = Settings { codec: Codec::Zstd, level: 3, ..Settings::STORED };
 
 /// All tables that are being written.
 pub(crate) struct Pages<'p, 'env> {
@@ -59,6 +66,8 @@ struct Writing {
     counts: TableCounts,
     /// The cuts, if the table may share pages wherever they are in an earlier one.
     follow: Option<Follow>,
+    /// An index page of an earlier table, which those of this one may have as their prefix.
+    near_index: Option<Near>,
 }
 
 /// A page on its way to its table.
@@ -66,7 +75,7 @@ enum Flight {
     Packing(Ticket<Result<PackedPage, WriteError>>),
     /// A page of the earlier table, with the number of its rows, its first key, and the hash of its
     /// rows where more trees follow.
-    There(usize, u64, Option<[u8; 32]>, PageRef),
+    There(usize, u64, Option<[u8; 32]>, PageRef, Option<Near>),
 }
 
 struct Dictionary {
@@ -84,6 +93,8 @@ struct PackedPage {
     bases: Bases,
     /// Hash of its rows, where more trees follow.
     hash: Option<[u8; 32]>,
+    /// Its prefix.
+    prefix: Option<Near>,
 }
 
 impl<'p, 'env> Pages<'p, 'env> {
@@ -113,11 +124,14 @@ impl<'p, 'env> Pages<'p, 'env> {
         schema: &'static Schema,
         earlier: TableRoot,
     ) -> Result<TableId, WriteError> {
-        if let Some(written) = self.earlier.as_mut().and_then(|all| all.remove(schema.name)) {
+        if let Some(mut written) = self.earlier.as_mut().and_then(|all| all.remove(schema.name)) {
             let dictionary = written.dictionary.clone();
-            let follow = Some(Follow::written(&written.in_order));
+            let follow = Some(Follow::written(&mut written));
+            let near_index = written.near_index.take();
             let shareable = written.shareable();
-            return Ok(self.begin_with(TableBuilder::new(schema), dictionary, shareable, follow));
+            let id = self.begin_with(TableBuilder::new(schema), dictionary, shareable, follow);
+            self.tables[id.0].near_index = near_index;
+            return Ok(id);
         }
         let Some(base) = self.build.base().filter(|_| earlier.row_count > 0) else {
             return Ok(self.begin(schema));
@@ -126,7 +140,31 @@ impl<'p, 'env> Pages<'p, 'env> {
         let dictionary = dictionary.map(|(page, plain)| (page, Arc::new(plain)));
         let shareable = Shareable::of(&**base, earlier, schema)?;
         let follow = Some(Follow::of(&**base, earlier, schema)?);
-        Ok(self.begin_with(TableBuilder::new(schema), dictionary, shareable, follow))
+        let near_index = self.near_index(earlier, schema)?;
+        let id = self.begin_with(TableBuilder::new(schema), dictionary, shareable, follow);
+        self.tables[id.0].near_index = near_index;
+        Ok(id)
+    }
+
+    /// Whether the readers of the image know pages with prefixes.
+    fn has_prefixes(&self) -> bool {
+        self.build.base().is_none_or(|base| base.state().version >= (0, 4))
+    }
+
+    /// Returns the last index page of a table of the image.
+    fn near_index(
+        &self,
+        earlier: TableRoot,
+        schema: &'static Schema,
+    ) -> Result<Option<Near>, WriteError> {
+        let Some(base) = self.build.base().filter(|_| self.has_prefixes()) else { return Ok(None) };
+        let pages = BasePages { base: &**base, table: earlier };
+        let mut last = None;
+        Table::new(earlier, schema, &pages)?.visit_pages(|visit| {
+            last = if visit.level > 0 { Some(visit.page) } else { last };
+            Ok(true)
+        })?;
+        last.map(|page| Near::of(&**base, &earlier, page)).transpose()
     }
 
     /// Continues a table of the image after its first `row_count` rows.
@@ -146,7 +184,9 @@ impl<'p, 'env> Pages<'p, 'env> {
         let dictionary = dictionary.map(|(page, plain)| (page, Arc::new(plain)));
         let pages = BasePages { base: &**base, table: earlier };
         let builder = TableBuilder::resume_at(schema, &earlier, row_count, &pages)?;
+        let near_index = self.near_index(earlier, schema)?;
         let id = self.begin_with(builder, dictionary, Shareable::default(), None);
+        self.tables[id.0].near_index = near_index;
         // Pages that stay may need it.
         self.tables[id.0].dictionary_used = earlier.dictionary != PageRef::default();
         let writing = &mut self.tables[id.0];
@@ -157,6 +197,7 @@ impl<'p, 'env> Pages<'p, 'env> {
             shareable: &writing.shareable,
             follow: None,
             written: writing.written.as_mut(),
+            near_index: writing.near_index.as_ref(),
             counts: &mut writing.counts,
         };
         if let Some(rows) = writing.builder.end_loaded(LOADED_BYTES_MIN, &mut sink)? {
@@ -202,6 +243,7 @@ impl<'p, 'env> Pages<'p, 'env> {
                 stored_bytes: 0,
             },
             follow,
+            near_index: None,
         });
         TableId(self.tables.len() - 1)
     }
@@ -276,7 +318,8 @@ impl<'p, 'env> Pages<'p, 'env> {
     /// Adds a page of the earlier table.
     fn there(&mut self, table: TableId, rows: &PageRows, page: PageRef) {
         let hash = self.earlier.as_ref().map(|_| hash_of_rows(rows, page.bases));
-        let there = Flight::There(rows.row_count(), rows.first_key(), hash, page);
+        let near = self.tables[table.0].follow.as_ref().and_then(|follow| follow.kept(&page));
+        let there = Flight::There(rows.row_count(), rows.first_key(), hash, page, near);
         self.flight.push_back((table.0, there));
     }
 
@@ -307,6 +350,7 @@ impl<'p, 'env> Pages<'p, 'env> {
             shareable: &writing.shareable,
             follow: writing.follow.as_mut(),
             written: writing.written.as_mut(),
+            near_index: writing.near_index.as_ref(),
             counts: &mut writing.counts,
         };
         let mut root = builder.finish(&mut sink)?;
@@ -328,14 +372,21 @@ impl<'p, 'env> Pages<'p, 'env> {
 
     fn cut(&mut self, table: TableId, rows: PageRows) -> Result<(), WriteError> {
         let settings = self.build.plan().page_settings;
+        let has_prefixes = self.has_prefixes();
+        let base = self.build.base().map(|base| &**base);
         let writing = &self.tables[table.0];
         let dictionary = writing.dictionary.as_ref().map(|found| Arc::clone(&found.plain));
         let is_first = dictionary.is_none();
         let has_bases = writing.follow.is_some();
         let is_followed = self.earlier.is_some();
+        // The dictionary itself needs no other page.
+        let near = match &writing.follow {
+            Some(follow) if has_prefixes && !is_first => follow.near(base)?,
+            _ => Vec::new(),
+        };
         let ticket = self.build.submit(Urgency::Urgent, Stage::Tables, move |scratch| {
             let dictionary = dictionary.as_ref().map_or(&[][..], |plain| plain);
-            pack(scratch, settings, rows, dictionary, (has_bases, is_followed))
+            pack(scratch, settings, rows, (dictionary, &near), (has_bases, is_followed))
         });
         self.flight.push_back((table.0, Flight::Packing(ticket)));
         // All other pages need the dictionary, so it is waited for; of others a few may be in
@@ -363,12 +414,14 @@ impl<'p, 'env> Pages<'p, 'env> {
             shareable: &writing.shareable,
             follow: writing.follow.as_mut(),
             written: writing.written.as_mut(),
+            near_index: writing.near_index.as_ref(),
             counts: &mut writing.counts,
         };
         let Some(page) = page else {
-            if let Flight::There(row_count, first_key, hash, page) = flight {
-                sink.note_rows(row_count, hash, page);
-                writing.dictionary_used |= page.codec == WITH_DICTIONARY;
+            if let Flight::There(row_count, first_key, hash, page, near) = flight {
+                sink.note_rows(row_count, hash, page, near);
+                // Its prefix may need the dictionary.
+                writing.dictionary_used |= page.codec >= WITH_DICTIONARY;
                 writing.builder.attach(row_count, first_key, page, &mut sink)?;
             }
             return Ok(());
@@ -378,46 +431,93 @@ impl<'p, 'env> Pages<'p, 'env> {
             Some(found) if *found.plain == page.plain && sink.take(&found.page) => found.page,
             _ => sink.store(&page.plain, page.stored.as_deref(), page.codec)?,
         };
+        let plain = Arc::new(page.plain);
+        let near = sink
+            .written
+            .is_some()
+            .then(|| Near::written(reference, Arc::clone(&plain), page.prefix));
         let reference = PageRef { bases: page.bases, ..reference };
-        sink.note_rows(page.row_count, page.hash, reference);
+        sink.note_rows(page.row_count, page.hash, reference, near);
         writing.builder.attach(page.row_count, page.first_key, reference, &mut sink)?;
-        writing.dictionary_used |= reference.codec == WITH_DICTIONARY;
+        writing.dictionary_used |= reference.codec >= WITH_DICTIONARY;
         if writing.dictionary.is_none() {
-            writing.dictionary = Some(Dictionary { page: reference, plain: Arc::new(page.plain) });
+            writing.dictionary = Some(Dictionary { page: reference, plain });
         }
         Ok(())
     }
 }
 
-fn pack(
+/// Returns the plain bytes of a page that is short when it is compressed after `prefix`.
+fn plain_of(
     scratch: &mut EncoderScratch,
-    settings: Settings,
-    mut rows: PageRows,
-    dictionary: &[u8],
-    (has_bases, is_followed): (bool, bool),
-) -> Result<PackedPage, WriteError> {
-    let first_key = rows.first_key();
-    let bases = if has_bases { rows.shift() } else { Bases::default() };
-    let hash = is_followed.then(|| hash_of_rows(&rows, Bases::default()));
+    rows: &PageRows,
+    prefix: &[u8],
+) -> Result<Vec<u8>, WriteError> {
     let mut failure = None;
-    let plain = rows.encode(&mut |section| match scratch.encode(TRIAL, &[], section) {
+    let plain = rows.encode(&mut |section| match scratch.encode(TRIAL, prefix, section) {
         Ok(left) => left.len(),
         Err(error) => {
             failure = Some(error);
             section.len()
         }
     })?;
-    if let Some(error) = failure {
-        return Err(error);
+    failure.map_or(Ok(plain), Err)
+}
+
+/// Returns the page after which `plain` is shortest.
+fn nearest<'n>(
+    scratch: &mut EncoderScratch,
+    plain: &[u8],
+    near: &'n [Near],
+) -> Result<Option<&'n Near>, WriteError> {
+    let mut best: Option<(usize, &Near)> = None;
+    for near in near {
+        let len = scratch.encode(QUICK, &near.plain, plain)?.len();
+        if best.is_none_or(|best| len < best.0) {
+            best = Some((len, near));
+        }
     }
+    Ok(best.map(|best| best.1))
+}
+
+fn pack(
+    scratch: &mut EncoderScratch,
+    settings: Settings,
+    mut rows: PageRows,
+    (dictionary, near): (&[u8], &[Near]),
+    (has_bases, is_followed): (bool, bool),
+) -> Result<PackedPage, WriteError> {
+    let first_key = rows.first_key();
+    let row_count = rows.row_count();
+    let bases = if has_bases { rows.shift() } else { Bases::default() };
+    let hash = is_followed.then(|| hash_of_rows(&rows, Bases::default()));
+    let plain = plain_of(scratch, &rows, &[])?;
     let stored = scratch.encode(settings, dictionary, &plain)?;
+    if let Some(near) = nearest(scratch, &plain, near)? {
+        let plain = plain_of(scratch, &rows, &near.plain)?;
+        let compressed = scratch.encode(settings, &near.plain, &plain)?;
+        if PAGE_PREFIX_LEN + compressed.len() < stored.len().min(plain.len()) {
+            let stored = Some([&page_prefix::encode(&near.page)[..], &compressed].concat());
+            let (codec, prefix) = (PAGE_WITH_PREFIX, Some(near.clone()));
+            return Ok(PackedPage {
+                row_count,
+                first_key,
+                plain,
+                stored,
+                codec,
+                bases,
+                hash,
+                prefix,
+            });
+        }
+    }
     let stored = (stored.len() < plain.len()).then_some(stored);
     let codec = match (&stored, dictionary) {
         (None, _) => Codec::Stored.id(),
         (Some(_), []) => Codec::Zstd.id(),
         (Some(_), _) => WITH_DICTIONARY,
     };
-    Ok(PackedPage { row_count: rows.row_count(), first_key, plain, stored, codec, bases, hash })
+    Ok(PackedPage { row_count, first_key, plain, stored, codec, bases, hash, prefix: None })
 }
 
 /// Writes pages to sections and counts them.
@@ -428,6 +528,7 @@ struct Sink<'s, 'env> {
     shareable: &'s Shareable,
     follow: Option<&'s mut Follow>,
     written: Option<&'s mut WrittenTable>,
+    near_index: Option<&'s Near>,
     counts: &'s mut TableCounts,
 }
 
@@ -467,9 +568,19 @@ impl Sink<'_, '_> {
     }
 
     /// Keeps the rows of a data page for the next table like this one.
-    fn note_rows(&mut self, row_count: usize, hash: Option<[u8; 32]>, page: PageRef) {
-        if let (Some(written), Some(hash)) = (&mut self.written, hash) {
+    fn note_rows(
+        &mut self,
+        row_count: usize,
+        hash: Option<[u8; 32]>,
+        page: PageRef,
+        near: Option<Near>,
+    ) {
+        let Some(written) = &mut self.written else { return };
+        if let Some(hash) = hash {
             written.in_order.push((row_count, hash, page));
+        }
+        if let Some(near) = near {
+            written.keep(&page, near);
         }
     }
 
@@ -486,12 +597,29 @@ impl PageSink for Sink<'_, '_> {
     type Error = WriteError;
 
     fn put(&mut self, plain: &[u8]) -> Result<PageRef, WriteError> {
-        let stored = EncoderScratch::default().encode(self.settings, &[], plain)?;
-        if stored.len() < plain.len() {
-            self.store(plain, Some(&stored), Codec::Zstd.id())
-        } else {
-            self.store(plain, None, Codec::Stored.id())
+        let mut scratch = EncoderScratch::default();
+        let stored = scratch.encode(self.settings, &[], plain)?;
+        let mut prefix = None;
+        let mut page = None;
+        if let Some(near) = self.near_index {
+            let compressed = scratch.encode(self.settings, &near.plain, plain)?;
+            if PAGE_PREFIX_LEN + compressed.len() < stored.len().min(plain.len()) {
+                let stored = [&page_prefix::encode(&near.page)[..], &compressed].concat();
+                page = Some(self.store(plain, Some(&stored), PAGE_WITH_PREFIX)?);
+                prefix = Some(near.clone());
+            }
         }
+        let page = match page {
+            Some(page) => page,
+            None if stored.len() < plain.len() => {
+                self.store(plain, Some(&stored), Codec::Zstd.id())?
+            }
+            None => self.store(plain, None, Codec::Stored.id())?,
+        };
+        if let Some(written) = &mut self.written {
+            written.near_index = Some(Near::written(page, Arc::new(plain.to_vec()), prefix));
+        }
+        Ok(page)
     }
 }
 
@@ -520,7 +648,7 @@ mod tests {
         let settings: Settings = "zstd:19".parse().unwrap();
         let mut scratch = EncoderScratch::default();
         let to_the_bit = scratch.encode(settings, &[], &rows.encode(&mut |_| 0).unwrap()).unwrap();
-        (pack(&mut scratch, settings, rows, &[], (false, false)).unwrap(), to_the_bit.len())
+        (pack(&mut scratch, settings, rows, (&[], &[]), (false, false)).unwrap(), to_the_bit.len())
     }
 
     #[test]
@@ -543,5 +671,52 @@ mod tests {
 
         let (page, to_the_bit) = packed(&numbers(3, 10_000));
         assert!(page.stored.map_or(page.plain.len(), |stored| stored.len()) <= to_the_bit);
+    }
+
+    #[test]
+    fn a_page_that_resembles_another_has_it_as_its_prefix() {
+        let before = numbers(4, 3000);
+        let mut after = before.clone();
+        (0..10).for_each(|n| after[n * 290] += 1);
+        let (page, _) = packed(&before);
+        let plain_len = page.plain.len() as u32;
+        let first =
+            PageRef { offset: 64, stored_len: 99, plain_len, codec: 1, ..PageRef::default() };
+        let near = Near::written(first, Arc::new(page.plain), None);
+        let other = Near::written(first, Arc::new(random(5, 6000)), None);
+        let mut builder = TableBuilder::new(&references::SCHEMA);
+        for &value in &after {
+            assert!(builder.push_apart(&[Value::U64(value)]).unwrap().is_none());
+        }
+        let rows = builder.cut().unwrap();
+        let settings: Settings = "zstd:19".parse().unwrap();
+        let mut scratch = EncoderScratch::default();
+        let near = [other, near];
+        let page = pack(&mut scratch, settings, rows, (&[], &near), (false, false)).unwrap();
+        let stored = page.stored.unwrap();
+        assert_eq!(page.codec, PAGE_WITH_PREFIX);
+        assert!(stored.len() < 400, "{}", stored.len());
+        let place = PageRef { offset: 9000, codec: 3, ..PageRef::default() };
+        let (prefix, compressed) = page_prefix::split(&place, &stored).unwrap();
+        assert_eq!(prefix, first);
+        let (mut plain, len) = (Vec::new(), page.plain.len());
+        let mut decoder = shale_codec::Decoder::new();
+        decoder.decode(Codec::Zstd, &near[1].plain, compressed, len, &mut plain).unwrap();
+        assert_eq!(plain, page.plain);
+    }
+
+    #[test]
+    fn chains_of_prefixes_are_short_and_do_not_grow_old() {
+        let mut near: Option<Near> = None;
+        let (mut ages, mut depths) = (Vec::new(), Vec::new());
+        for (age, checksum) in (0_u64..500).zip(numbers(6, 500)) {
+            let page = PageRef { offset: age, checksum, ..PageRef::default() };
+            depths.push(near.as_ref().map_or(0, |near| near.depth + 1));
+            ages.push(near.as_ref().map_or(0, |near| age - near.page.offset));
+            near = Some(Near::written(page, Arc::default(), near));
+        }
+        assert!(depths.iter().all(|&depth| depth <= 6), "{depths:?}");
+        let young = ages.iter().filter(|&&age| age <= 4).count();
+        assert!(young > 250, "{young} of 500 have a prefix of one of the four tables before");
     }
 }

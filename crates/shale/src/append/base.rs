@@ -50,6 +50,7 @@ impl ImageBase {
         };
         let state = BaseState {
             image_id: image.superblock().image_id,
+            version: (image.superblock().version_major, image.superblock().version_minor),
             image_len: image.len(),
             section_count: image.trailer().section_count + 1,
             content_count: image.content_count(),
@@ -116,9 +117,7 @@ impl Base for ImageBase {
     }
 
     fn hash_runs(&self) -> Result<Option<(MerkleHead, HashRuns)>, BaseError> {
-        let superblock = self.image.superblock();
-        let version = (superblock.version_major, superblock.version_minor);
-        match version >= (0, 4) {
+        match self.state.version >= (0, 4) {
             true => Ok(self.image.hash_runs()?),
             false => Ok(None),
         }

@@ -29,6 +29,7 @@ _PREFIX_LEN_MAX = 128 << 20
 _REFERENCES_MAX = 16
 _DEPTH_MAX = 8
 _PAGE_LEN_MAX = 4 << 20
+_PREFIX_DEPTH_MAX = 6
 _ROOT_LEN_MAX = 16 << 20
 _LEVELS_MAX = 8
 _LEAF = 65536
@@ -359,7 +360,7 @@ class Image:
         self._pages.put(key, columns, 1)
         return columns
 
-    def _page_bytes(self, ref, dictionary):
+    def _page_bytes(self, ref, dictionary, depth=0):
         if ref.stored_len > _PAGE_LEN_MAX or ref.plain_len > _PAGE_LEN_MAX:
             raise DamagedError("a page is longer than it may be")
         stored = self._read(ref.offset, ref.stored_len)
@@ -367,6 +368,12 @@ class Image:
             raise DamagedError(f"the page at {ref.offset} is damaged")
         if ref.codec == 2 and dictionary is not None:
             return codecs.decode(1, dictionary(), stored, ref.plain_len)
+        if ref.codec == 3 and depth < _PREFIX_DEPTH_MAX and len(stored) >= 32:
+            prefix = _page_ref(stored, 0)
+            if prefix.offset + prefix.stored_len > ref.offset:
+                raise DamagedError(f"the page at {ref.offset} needs one that does not lie before it")
+            plain = self._page_bytes(prefix, dictionary, depth + 1)
+            return codecs.decode(1, plain, stored[32:], ref.plain_len)
         if ref.codec > 1:
             raise DamagedError(f"the page at {ref.offset} has an unknown codec")
         return codecs.decode(ref.codec, b"", stored, ref.plain_len)
