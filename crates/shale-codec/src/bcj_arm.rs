@@ -10,20 +10,21 @@ const CALL_DISTANCE: u32 = 0x00FF_FFFF;
 
 /// Replaces distances by positions.
 pub(crate) fn apply(bytes: &mut [u8]) {
-    walk(bytes, |place| place);
+    walk(bytes, 0, |place| place);
 }
 
-/// Replaces positions by distances.
-pub(crate) fn reverse(bytes: &mut [u8]) {
-    walk(bytes, u32::wrapping_neg);
+/// Replaces positions by distances in a part of the bytes that begins at `start`, a multiple of
+/// four.
+pub(crate) fn reverse(bytes: &mut [u8], start: usize) {
+    walk(bytes, start, u32::wrapping_neg);
 }
 
-fn walk(bytes: &mut [u8], sign: impl Fn(u32) -> u32) {
+fn walk(bytes: &mut [u8], start: usize, sign: impl Fn(u32) -> u32) {
     for (index, chunk) in bytes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         let word = u32::from_le_bytes(*chunk);
         if word & !CALL_DISTANCE == CALL {
             // Counted in instructions. What wraps here wraps back when it is reversed.
-            let moved = word.wrapping_add(sign(index as u32)) & CALL_DISTANCE;
+            let moved = word.wrapping_add(sign((start / 4 + index) as u32)) & CALL_DISTANCE;
             *chunk = (CALL | moved).to_le_bytes();
         }
     }
@@ -41,7 +42,7 @@ mod tests {
         let plain = bytes.clone();
         apply(&mut bytes);
         assert_eq!(bytes[..4], bytes[0x40..0x44]);
-        reverse(&mut bytes);
+        reverse(&mut bytes, 0);
         assert_eq!(bytes, plain);
     }
 

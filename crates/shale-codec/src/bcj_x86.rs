@@ -41,8 +41,9 @@ pub(crate) fn apply(bytes: &mut [u8]) {
     }
 }
 
-/// Replaces positions by distances.
-pub(crate) fn reverse(bytes: &mut [u8]) {
+/// Replaces positions by distances in a part of the bytes that begins at `start` and ends where
+/// [`last_cut`] allows it, or at the end of all bytes.
+pub(crate) fn reverse(bytes: &mut [u8], start: usize) {
     let mut end = bytes.len();
     while end > 0 {
         let rest = &bytes[..end];
@@ -52,16 +53,34 @@ pub(crate) fn reverse(bytes: &mut [u8]) {
             end -= CHUNK_LEN;
             continue;
         }
-        let start = end.saturating_sub(CHUNK_LEN);
-        match rest[start..].iter().rposition(|byte| is_opcode(*byte)) {
+        let near = end.saturating_sub(CHUNK_LEN);
+        match rest[near..].iter().rposition(|byte| is_opcode(*byte)) {
             Some(found) => {
-                let place = start + found;
-                step(bytes, place, (place as u32).wrapping_neg());
+                let place = near + found;
+                step(bytes, place, ((start + place) as u32).wrapping_neg());
                 end = place;
             }
-            None => end = start,
+            None => end = near,
         }
     }
+}
+
+/// Returns the last place from `start` on where filtered bytes can be cut, so that both sides can
+/// be undone alone; `start` if there is none.
+///
+/// A step changes the four bytes after its opcode, and undoing does not change an opcode before its
+/// step was looked at. So a cut after four bytes without an opcode separates all steps.
+pub(crate) fn last_cut(filtered: &[u8], start: usize) -> usize {
+    let mut cut = filtered.len();
+    while cut > start {
+        let near = &filtered[cut.saturating_sub(4)..cut];
+        match near.iter().position(|byte| is_opcode(*byte)) {
+            None => return cut,
+            // The cut is at most right before this opcode.
+            Some(found) => cut = cut.saturating_sub(near.len()) + found,
+        }
+    }
+    start
 }
 
 fn is_opcode(byte: u8) -> bool {
@@ -99,8 +118,34 @@ mod tests {
         let plain = bytes.clone();
         apply(&mut bytes);
         assert_eq!(bytes[0..5], bytes[0x20..0x25]);
-        reverse(&mut bytes);
+        reverse(&mut bytes, 0);
         assert_eq!(bytes, plain);
+    }
+
+    #[test]
+    fn parts_undone_alone_are_the_whole_undone() {
+        let mut state = 7u32;
+        for round in 0..300 {
+            // From few opcodes to next to nothing else.
+            let bytes: Vec<u8> = (0..700)
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let [a, b, ..] = state.to_be_bytes();
+                    if u32::from(a) < round { 0xE8 | b & 1 } else { b & 3 }
+                })
+                .collect();
+            let mut whole = bytes.clone();
+            reverse(&mut whole, 0);
+            let (mut parts, mut cut) = (bytes.clone(), 0);
+            for len in [100, 101, 350, 690] {
+                let next = last_cut(&bytes[..len], cut);
+                reverse(&mut parts[cut..next], cut);
+                assert_eq!(parts[..next], whole[..next], "round {round}, {len}");
+                cut = next;
+            }
+            reverse(&mut parts[cut..], cut);
+            assert_eq!(parts, whole, "round {round}");
+        }
     }
 
     #[test]
@@ -119,7 +164,7 @@ mod tests {
                 bytes[place] = 0xE9;
                 apply(&mut bytes);
                 assert_eq!(bytes[place + 1..place + 5], (place as u32).to_le_bytes());
-                reverse(&mut bytes);
+                reverse(&mut bytes, 0);
                 assert_eq!(bytes.iter().filter(|byte| **byte != 0).count(), 1);
             }
         }
@@ -133,7 +178,7 @@ mod tests {
             let mut bytes = plain.clone();
             apply(&mut bytes);
             assert_ne!(bytes, plain);
-            reverse(&mut bytes);
+            reverse(&mut bytes, 0);
             assert_eq!(bytes, plain);
         }
     }

@@ -108,11 +108,28 @@ impl Filter {
     /// Undoes [`Filter::apply`] on exactly the same range of bytes.
     /// [`crate::Decoder::decode_filtered`] undoes every filter.
     pub fn reverse(self, bytes: &mut [u8]) {
+        self.reverse_part(bytes, 0);
+    }
+
+    /// Undoes [`Filter::apply`] on a part of the bytes that begins at `start`. It begins and ends
+    /// where [`Filter::last_cut`] says, or where the bytes begin and end.
+    pub(crate) fn reverse_part(self, bytes: &mut [u8], start: usize) {
         match self {
             Filter::None | Filter::Lines | Filter::Array | Filter::Samples => {}
-            Filter::BcjX86 => bcj_x86::reverse(bytes),
-            Filter::BcjArm64 => bcj_arm64::reverse(bytes),
-            Filter::BcjArm => bcj_arm::reverse(bytes),
+            Filter::BcjX86 => bcj_x86::reverse(bytes, start),
+            Filter::BcjArm64 => bcj_arm64::reverse(bytes, start),
+            Filter::BcjArm => bcj_arm::reverse(bytes, start),
+        }
+    }
+
+    /// Returns the last place from `start` on where the front of filtered bytes can be cut, so that
+    /// what is before it can be undone alone.
+    pub(crate) fn last_cut(self, filtered: &[u8], start: usize) -> usize {
+        match self {
+            Filter::None => filtered.len(),
+            Filter::BcjX86 => bcj_x86::last_cut(filtered, start),
+            Filter::BcjArm64 | Filter::BcjArm => (filtered.len() & !3).max(start),
+            Filter::Lines | Filter::Array | Filter::Samples => start,
         }
     }
 }

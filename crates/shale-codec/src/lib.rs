@@ -7,6 +7,7 @@
 //! - [`Encoder`] compresses. Its output depends on settings, prefix and plain bytes only.
 //! - [`Decoder`] decompresses untrusted bytes: it gives exactly the asked length or an error, in
 //!   memory bounded by the lengths that the caller gives.
+//! - [`Partial`] does so up to where a frame is wanted, and goes on when more is.
 //! - [`Filter`] rewrites machine code, lines that resemble each other, arrays, or samples of
 //!   sound and pictures, so that they compress better.
 //! - [`looks_incompressible`] says cheaply when compressing is not worth a try.
@@ -33,6 +34,7 @@
 //! ```
 
 mod codec; // the codecs and their numbers
+mod prefix; // the prefix of a frame that is decoded in steps
 mod error; // what can go wrong
 mod lengths; // the longest frame, and room for results
 mod settings; // levels and options of encoders
@@ -55,6 +57,7 @@ mod array; // arrays of records, as planes
 mod samples; // samples of sound and pictures, as residuals
 mod encoder; // compresses with any codec
 mod decoder; // decompresses with any codec
+mod partial; // decompresses up to where a frame is wanted, and goes on later
 mod sample; // is compressing worth a try?
 /// Streams and blocks as other programs compress them, for importers and exporters.
 pub mod stream;
@@ -75,6 +78,8 @@ pub use encoder::Encoder;
 pub use error::{CodecError, SettingsError};
 pub use filter::Filter;
 pub use lines::{lines_form, lines_memory_len};
+pub use partial::Partial;
+pub use prefix::Prefix;
 pub use sample::looks_incompressible;
 pub use samples::{Effort, Meaning, SampleForm, SampleLayout, SampleShape, samples_form};
 pub use settings::{LzmaOptions, MatchFinder, Settings, ZstdOptions, ZstdStrategy};

@@ -150,34 +150,128 @@ impl LzmaDecoder {
         plain_len: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), CodecError> {
-        let total_len = prefix.len() + plain_len;
-        let error = |end: End| match end {
-            End::NoMemory => CodecError::OutOfMemory { codec: CODEC, len: total_len as u64 },
-            End::NoRoom => corrupt("the frame is longer than expected"),
-            End::NoInput => corrupt("the frame ends early"),
-            End::Damaged | End::Whole { .. } => corrupt("not an LZMA stream"),
-        };
-        let (&properties, mut rest) =
-            stored.split_first().ok_or_else(|| corrupt("the frame is empty"))?;
-        let parameters = Parameters::from_properties(properties, total_len)
-            .ok_or_else(|| corrupt("its first byte is out of range"))?;
-        reserve(CODEC, plain_len, out)?;
         let start = out.len();
-        self.0.start_decoder(&parameters, prefix, plain_len as u64).map_err(error)?;
-        // The zero that the properties replaced. It gives no output: the range coder reads four
-        // more bytes before it decodes anything.
-        match self.0.run(&mut &[0][..], false, out, plain_len) {
-            End::NoInput | End::NoRoom => {}
-            end => return Err(error(end)),
-        }
+        reserve(CODEC, plain_len, out)?;
+        let mut rest = begin(&mut self.0, prefix, stored, plain_len, out)?;
         let end = self.0.run(&mut rest, true, out, plain_len);
-        let len = out.len() - start;
-        match end {
-            End::Whole { rest_len: 0 } if len == plain_len => Ok(()),
-            End::Whole { rest_len: 0 } => Err(wrong_len(CODEC, plain_len, len)),
-            End::Whole { .. } => Err(corrupt("bytes follow the end of the stream")),
-            end => Err(error(end)),
+        check_end(end, plain_len, out.len() - start)
+    }
+}
+
+/// Sets up a stream for a frame. Returns the stored bytes that it still has to read.
+fn begin<'a>(
+    stream: &mut Stream,
+    prefix: &[u8],
+    stored: &'a [u8],
+    plain_len: usize,
+    out: &mut Vec<u8>,
+) -> Result<&'a [u8], CodecError> {
+    let total_len = prefix.len() + plain_len;
+    let (&properties, rest) = stored.split_first().ok_or_else(|| corrupt("the frame is empty"))?;
+    let parameters = Parameters::from_properties(properties, total_len)
+        .ok_or_else(|| corrupt("its first byte is out of range"))?;
+    let error = |end| end_error(&end, total_len);
+    stream.start_decoder(&parameters, prefix, plain_len as u64).map_err(error)?;
+    // The zero that the properties replaced. It gives no output: the range coder reads four more
+    // bytes before it decodes anything.
+    match stream.run(&mut &[0][..], false, out, plain_len) {
+        End::NoInput | End::NoRoom => Ok(rest),
+        end => Err(error(end)),
+    }
+}
+
+/// Checks that decoding ended as it should, with `len` bytes.
+fn check_end(end: End, plain_len: usize, len: usize) -> Result<(), CodecError> {
+    match end {
+        End::Whole { rest_len: 0 } if len == plain_len => Ok(()),
+        End::Whole { rest_len: 0 } => Err(wrong_len(CODEC, plain_len, len)),
+        End::Whole { .. } => Err(corrupt("bytes follow the end of the stream")),
+        end => Err(end_error(&end, plain_len)),
+    }
+}
+
+fn end_error(end: &End, memory_len: usize) -> CodecError {
+    match end {
+        End::NoMemory => CodecError::OutOfMemory { codec: CODEC, len: memory_len as u64 },
+        End::NoRoom => corrupt("the frame is longer than expected"),
+        End::NoInput => corrupt("the frame ends early"),
+        End::Damaged | End::Whole { .. } => corrupt("not an LZMA stream"),
+    }
+}
+
+/// One decoding that stops where it is told to, and goes on later. The stream holds a copy of the
+/// prefix and of what it decoded.
+pub(crate) struct LzmaSteps {
+    stream: Stream,
+    plain: Vec<u8>,
+    plain_len: usize,
+    /// The end of these bytes, from `taken_len` on, is not decoded yet.
+    stored: Vec<u8>,
+    taken_len: usize,
+    dictionary_len: usize,
+    is_complete: bool,
+    has_failed: bool,
+}
+
+impl LzmaSteps {
+    pub(crate) fn new(
+        prefix: &[u8],
+        stored: Vec<u8>,
+        mut plain: Vec<u8>,
+        plain_len: usize,
+    ) -> Result<LzmaSteps, CodecError> {
+        let prefix = crate::codec::useful(CODEC, prefix);
+        let mut stream = Stream::new();
+        begin(&mut stream, prefix, &stored, plain_len, &mut plain)?;
+        let dictionary_len = prefix.len() + plain_len;
+        Ok(LzmaSteps {
+            stream,
+            plain,
+            plain_len,
+            stored,
+            taken_len: 1,
+            dictionary_len,
+            is_complete: false,
+            has_failed: false,
+        })
+    }
+
+    pub(crate) fn plain(&self) -> &[u8] {
+        &self.plain
+    }
+
+    pub(crate) fn into_plain(self) -> Vec<u8> {
+        self.plain
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    pub(crate) fn memory_len(&self) -> usize {
+        self.dictionary_len + self.plain.capacity() + self.stored.capacity()
+    }
+
+    /// Decodes until there are `len` bytes.
+    pub(crate) fn advance(&mut self, len: usize) -> Result<(), CodecError> {
+        let len = len.min(self.plain_len);
+        if self.has_failed {
+            return Err(corrupt("decoding failed before"));
         }
+        if len <= self.plain.len() {
+            return Ok(());
+        }
+        let mut rest = &self.stored[self.taken_len..];
+        let room = len - self.plain.len();
+        let end = self.stream.run(&mut rest, true, &mut self.plain, room);
+        self.taken_len = self.stored.len() - rest.len();
+        let result = match end {
+            End::NoRoom if len < self.plain_len => Ok(()),
+            end => check_end(end, self.plain_len, self.plain.len()),
+        };
+        self.has_failed = result.is_err();
+        self.is_complete = result.is_ok() && self.plain.len() == self.plain_len;
+        result
     }
 }
 

@@ -43,9 +43,11 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Frames decoded, references included.
+    /// Frames decoded, references included. A frame counts once it is decoded in part.
     frames_decoded,
-    /// Plain bytes of the frames decoded.
+    /// Times that decoding a frame went on where it had stopped.
+    frames_continued,
+    /// Plain bytes decoded.
     plain_bytes_decoded,
     /// Frames found in the frame cache, or decoded by another reader meanwhile.
     frame_hits,

@@ -18,7 +18,7 @@ pub use thin::{thin, thin_seeds};
 pub use trust::{check_image, damage_then_read, identity, parity, signature};
 
 use crate::walk::{self, small_options};
-use shale_codec::{Codec, Decoder, Filter, xxh3_64};
+use shale_codec::{Codec, Decoder, Filter, Partial, Prefix, xxh3_64};
 use shale_format::schema;
 use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::superblock::SUPERBLOCK_LEN;
@@ -135,11 +135,32 @@ pub fn frame_decode(bytes: &[u8]) {
     let (prefix, stored) = rest.split_at(usize::from(*prefix_len).min(rest.len()));
     let plain_len = usize::from(u16::from_le_bytes([*low, *high]));
     let mut out = vec![7; 3];
-    match Decoder::new().decode_filtered((codec, filter), prefix, stored, plain_len, &mut out) {
+    let whole =
+        Decoder::new().decode_filtered((codec, filter), prefix, stored, plain_len, &mut out);
+    match whole {
         Ok(()) => assert_eq!(out.len(), plain_len + 3, "exactly the length asked for"),
         Err(_) => assert!(out.len() <= plain_len + 3),
     }
     assert_eq!(out.get(..3), Some([7; 3].as_slice()), "what was there before stays");
+    let joined = Prefix::Joined(prefix.to_vec());
+    let Ok(mut partial) = Partial::new((codec, filter), joined, stored.to_vec(), plain_len) else {
+        return;
+    };
+    for len in [1, plain_len / 2, plain_len] {
+        let before = partial.bytes().to_vec();
+        let is_over = partial.advance(len).is_err();
+        assert!(partial.bytes().starts_with(&before), "what was decoded stays");
+        assert!(
+            partial.bytes().len() <= plain_len && partial.bytes().len() <= partial.decoded_len()
+        );
+        if whole.is_ok() {
+            assert!(out[3..].starts_with(partial.bytes()), "the front is that of the whole");
+        }
+        if is_over {
+            return;
+        }
+    }
+    assert!(whole.is_ok() || !partial.is_complete(), "what is complete decodes at once, too");
 }
 
 /// Makes the sums of superblock, section headers and payloads right, as far as sections can be

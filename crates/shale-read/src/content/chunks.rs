@@ -9,7 +9,7 @@ use shale_format::limits::CHUNK_PROBES_MAX;
 use shale_format::schema::chunks;
 
 use crate::error::{ErrorContext, Expected, Fault, ReadError, contradiction, value};
-use crate::frames::cache::FrameBytes;
+use crate::frames::part::FrameBytes;
 use crate::storage::pages::TableHandle;
 use crate::storage::plan::Plan;
 

@@ -16,7 +16,7 @@ use crate::content::prefetch::{Guess, Prefetch};
 use crate::content::sequences::Sequences;
 use crate::counters::add;
 use crate::error::{ErrorContext, Expected, ReadError, value};
-use crate::frames::cache::FrameBytes;
+use crate::frames::part::FrameBytes;
 use crate::frames::store::FrameStore;
 use crate::storage::plan::Plan;
 
@@ -31,6 +31,15 @@ const FAR_FRAMES_MAX: usize = 4096;
 
 /// The bytes of holes and zero runs, handed out piece by piece.
 static ZEROES: [u8; 16 << 10] = [0; 16 << 10];
+
+/// How much of its frames a read decodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// What it takes, as little more may be read of them soon.
+    Part,
+    /// All of them.
+    Whole,
+}
 
 /// Where a read stands among chunks that need other chunks.
 struct Nesting {
@@ -120,9 +129,9 @@ impl ContentStore {
             // a byte of the buffer, and usually a frame.
             let pieces = self.pieces(content, range)?.collect::<Result<Vec<_>, _>>()?;
             self.share(&pieces);
-            self.visit_pieces(pieces.into_iter().map(Ok), take)?;
+            self.take_pieces(pieces.into_iter().map(Ok), take)?;
         } else {
-            self.visit_pieces(self.pieces(content, range)?, take)?;
+            self.take_pieces(self.pieces(content, range)?, take)?;
         }
         if has_workers && filled > 0 {
             let content_len = self.content_len(content)?;
@@ -143,19 +152,27 @@ impl ContentStore {
                 return Ok(false);
             };
             filled += target.len();
-            let (unit, from) = match kind.unit() {
-                Some((Unit::Frame(frame), from)) => (self.frames().cached_frame(frame), from),
-                Some((Unit::Chunk(chunk), from)) => (self.frames().cached_chunk(chunk), from),
+            // What is wrong with the tables is reported by the reader of the file.
+            let is_ready = match kind.unit() {
+                Some((Unit::Frame(frame), from)) => {
+                    let range = from..from.saturating_add(len);
+                    let copy = |bytes: &[u8]| target.copy_from_slice(bytes);
+                    self.frames().cached_range(frame, range, copy)
+                }
+                Some((Unit::Chunk(chunk), from)) => {
+                    let bytes = self.frames().cached_chunk(chunk);
+                    let range = from as usize..(from as usize).saturating_add(len as usize);
+                    let slice = bytes.as_ref().and_then(|bytes| bytes.get(range));
+                    slice.map(|slice| target.copy_from_slice(slice)).is_some()
+                }
                 None => {
                     target.fill(0);
-                    continue;
+                    true
                 }
             };
-            let Some(bytes) = unit else { return Ok(false) };
-            let slice = bytes.get(from as usize..(from as usize).saturating_add(len as usize));
-            // What is wrong with the tables is reported by the reader of the file.
-            let Some(slice) = slice else { return Ok(false) };
-            target.copy_from_slice(slice);
+            if !is_ready {
+                return Ok(false);
+            }
         }
         if filled < buf.len() {
             return Ok(false);
@@ -229,17 +246,27 @@ impl ContentStore {
         Ok(len)
     }
 
+    /// Calls `take` with the bytes of pieces. Decodes no more of their frames than it takes.
+    fn take_pieces(
+        &self,
+        pieces: impl Iterator<Item = Result<Piece, ReadError>>,
+        take: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), ReadError> {
+        self.visit_within(pieces, Wanted::Part, &mut Nesting::default(), take)
+    }
+
     fn visit_pieces(
         &self,
         pieces: impl Iterator<Item = Result<Piece, ReadError>>,
         visit: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), ReadError> {
-        self.visit_within(pieces, &mut Nesting::default(), visit)
+        self.visit_within(pieces, Wanted::Whole, &mut Nesting::default(), visit)
     }
 
     fn visit_within(
         &self,
         pieces: impl Iterator<Item = Result<Piece, ReadError>>,
+        wanted: Wanted,
         nesting: &mut Nesting,
         mut visit: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), ReadError> {
@@ -254,8 +281,18 @@ impl ContentStore {
                 }
                 continue;
             };
-            let bytes = match &held {
-                Some((held_unit, bytes)) if *held_unit == unit => bytes,
+            let bytes = match (&held, unit) {
+                (Some((held_unit, bytes)), _) if *held_unit == unit => bytes,
+                (_, Unit::Frame(frame)) if wanted == Wanted::Part => {
+                    let range = from..from.saturating_add(len);
+                    let mut goes_on = true;
+                    let copy = |bytes: &[u8]| goes_on = visit(bytes);
+                    match self.frames().range(frame, range, copy)? {
+                        Some(bytes) => &held.insert((unit, bytes)).1,
+                        None if goes_on => continue,
+                        None => return Ok(()),
+                    }
+                }
                 _ => &held.insert((unit, self.unit_within(unit, nesting)?)).1,
             };
             // Inside the frame or chunk, whose length is below 2^32.
@@ -317,7 +354,7 @@ impl ContentStore {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
         let outer = std::mem::replace(&mut nesting.depth_end, record.depth);
         let pieces = self.pieces(record.content, range)?;
-        let read = self.visit_within(pieces, nesting, |part| {
+        let read = self.visit_within(pieces, Wanted::Whole, nesting, |part| {
             bytes.extend_from_slice(part);
             true
         });

@@ -10,18 +10,23 @@
 //! all but the first missing one to the [`Workers`], then goes through them in order as if it were
 //! alone: it finds frames that are decoded by then, waits for those being decoded and decodes the
 //! rest itself. A frame is still decoded once.
+//!
+//! A short read decodes a frame up to the last byte that it wants ([`FrameStore::range`]); its
+//! references are decoded whole. A reader that goes on in a frame holds that frame's own lock, and
+//! waits only for frames of smaller depth meanwhile.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use shale_codec::{Codec, CodecError, Filter};
+use shale_codec::{Codec, CodecError, Filter, Partial, Prefix};
 use shale_format::FrameRecord;
 use shale_format::limits::PREFIX_LEN_MAX;
 
 use crate::counters::{Counters, add};
 use crate::error::{ErrorContext, Expected, Fault, ReadError, contradiction, value};
-use crate::frames::cache::{FrameBytes, FrameCache, FrameKey};
+use crate::frames::cache::{Cached, Decoded, FrameCache, FrameKey};
+use crate::frames::part::{Extent, FrameBytes, Front, PartFrame, extent};
 use crate::frames::records::{FrameRecords, FrameTables, References};
 use crate::frames::workers::Workers;
 use crate::storage::decoders::Context;
@@ -146,22 +151,84 @@ impl FrameStore {
     /// The plain bytes of a frame; see [`crate::Image::frame`].
     pub(crate) fn frame(&self, frame: u64) -> Result<FrameBytes, ReadError> {
         match self.cache.get(self.key(frame), self.counters()) {
-            Some(bytes) => Ok(bytes),
-            None => {
+            Some(Cached::Whole(bytes)) => Ok(bytes),
+            Some(Cached::Part(_)) | None => {
                 let mut state = ReadState { may_share: true, ..ReadState::default() };
                 self.cached(frame, &self.record(frame)?, &mut state)
             }
         }
     }
 
-    /// The plain bytes of a frame, if they are in the cache.
-    pub(crate) fn cached_frame(&self, frame: u64) -> Option<FrameBytes> {
-        self.cache.get(self.key(frame), self.counters())
+    /// Gives a range of the plain bytes of a frame to `copy`, after decoding the frame up to there
+    /// or further. Returns the whole frame instead, without calling `copy`, if all of it is decoded
+    /// or the range is not inside it.
+    pub(crate) fn range(
+        &self,
+        frame: u64,
+        range: Range<u64>,
+        copy: impl FnOnce(&[u8]),
+    ) -> Result<Option<FrameBytes>, ReadError> {
+        // Inside a frame, whose length is below 2^32.
+        let range = range.start as usize..range.end as usize;
+        let key = self.key(frame);
+        let mut state = ReadState { may_share: true, ..ReadState::default() };
+        let part = match self.cache.get(key, self.counters()) {
+            Some(Cached::Whole(bytes)) => return Ok(Some(bytes)),
+            Some(Cached::Part(part)) => part,
+            None => {
+                let record = self.record(frame)?;
+                let decoded = self.cache.get_or_decode(key, self.counters(), || {
+                    self.decode(frame, &record, Some(range.end), &mut state)
+                })?;
+                match decoded {
+                    Cached::Whole(bytes) => return Ok(Some(bytes)),
+                    Cached::Part(part) => part,
+                }
+            }
+        };
+        let mut front = part.lock();
+        if front.bytes().len() < range.end {
+            self.go_on(frame, &mut front, range.end, &mut state)?;
+        } else if state.frames == 0 {
+            add(&self.counters().frame_hits, 1);
+        }
+        match (&*front, front.bytes().get(range)) {
+            (Front::Whole(bytes), _) => Ok(Some(Arc::clone(bytes))),
+            (_, Some(bytes)) => {
+                copy(bytes);
+                Ok(None)
+            }
+            (_, None) => Err(contradiction("a frame ends before its record says")),
+        }
+    }
+
+    /// As [`FrameStore::range`], but decodes nothing and waits for no one. Returns `false` if the
+    /// range is not there.
+    pub(crate) fn cached_range(
+        &self,
+        frame: u64,
+        range: Range<u64>,
+        copy: impl FnOnce(&[u8]),
+    ) -> bool {
+        let range = range.start as usize..range.end as usize;
+        match self.cache.get(self.key(frame), self.counters()) {
+            None => false,
+            Some(Cached::Whole(bytes)) => bytes.get(range).map(copy).is_some(),
+            Some(Cached::Part(part)) => {
+                let Some(front) = part.try_lock() else { return false };
+                let found = front.bytes().get(range).map(copy).is_some();
+                add(&self.counters().frame_hits, u64::from(found));
+                found
+            }
+        }
     }
 
     /// The bytes of a chunk of a stream, if they are in the cache.
     pub(crate) fn cached_chunk(&self, chunk: u64) -> Option<FrameBytes> {
-        self.cache.get(self.key(chunk | CHUNK_KEY), self.counters())
+        match self.cache.get(self.key(chunk | CHUNK_KEY), self.counters())? {
+            Cached::Whole(bytes) => Some(bytes),
+            Cached::Part(_) => None, // Never for a chunk.
+        }
     }
 
     /// The bytes of a chunk of a stream: from the cache, or rebuilt into it. Chunks share the cache
@@ -171,30 +238,41 @@ impl FrameStore {
         chunk: u64,
         rebuild: impl FnOnce() -> Result<FrameBytes, ReadError>,
     ) -> Result<FrameBytes, ReadError> {
-        self.cache.get_or_decode(self.key(chunk | CHUNK_KEY), self.counters(), rebuild)
+        let rebuild = || rebuild().map(Decoded::Whole);
+        match self.cache.get_or_decode(self.key(chunk | CHUNK_KEY), self.counters(), rebuild)? {
+            Cached::Whole(bytes) => Ok(bytes),
+            Cached::Part(_) => Err(contradiction("a chunk is cached in part")),
+        }
     }
 
-    /// Returns whether a frame is cached or being decoded. Does not count as use.
+    /// Returns whether a whole frame is cached, or the frame is being decoded. Does not count as
+    /// use.
     pub(crate) fn is_cached(&self, frame: u64) -> bool {
         self.cache.contains(self.key(frame))
     }
 
     /// Decodes a frame into the cache, unless it is cached or being decoded. `guessed` says that
-    /// no reader has asked for it. Returns whether this call decoded it. Leaves nothing to workers.
+    /// no reader has asked for it. Returns whether this call decoded it; a frame that was there in
+    /// part is completed and does not count. Leaves nothing to workers.
     pub(crate) fn decode_ahead(&self, frame: u64, guessed: bool) -> Result<bool, ReadError> {
+        let key = self.key(frame);
+        if let Some(part) = self.cache.part(key) {
+            self.whole(frame, &part, &mut ReadState::default())?;
+            return Ok(false);
+        }
         if self.is_cached(frame) {
             return Ok(false);
         }
         let record = self.record(frame)?;
-        self.cache.decode_ahead(self.key(frame), self.counters(), guessed, || {
-            self.decode(frame, &record, &mut ReadState::default())
+        self.cache.decode_ahead(key, self.counters(), guessed, || {
+            self.decode_whole(frame, &record, &mut ReadState::default())
         })
     }
 
     /// Reads, decodes and verifies a frame past the cache; see [`crate::Image::frame_verified`].
     pub(crate) fn frame_verified(&self, frame: u64) -> Result<FrameBytes, ReadError> {
         let record = self.record(frame)?;
-        self.decode(frame, &record, &mut ReadState::default())
+        self.decode_whole(frame, &record, &mut ReadState::default())
     }
 
     /// What a read of one byte of a frame costs; see [`crate::Image::read_cost`].
@@ -302,33 +380,185 @@ impl FrameStore {
             add(&self.counters().frame_hits, 1);
             return Ok(Arc::clone(bytes));
         }
-        let bytes = self.cache.get_or_decode(self.key(frame), self.counters(), || {
-            self.decode(frame, record, state)
+        let cached = self.cache.get_or_decode(self.key(frame), self.counters(), || {
+            self.decode(frame, record, None, state)
         })?;
+        let bytes = match cached {
+            Cached::Whole(bytes) => bytes,
+            Cached::Part(part) => self.whole(frame, &part, state)?,
+        };
         // Only references are used again; the frame asked for is the last one.
         state.used.insert(frame, Arc::clone(&bytes));
         Ok(bytes)
     }
 
+    /// All of a frame that is there in part.
+    fn whole(
+        &self,
+        frame: u64,
+        part: &PartFrame,
+        state: &mut ReadState,
+    ) -> Result<FrameBytes, ReadError> {
+        let mut front = part.lock();
+        if !matches!(&*front, Front::Whole(_)) {
+            self.go_on(frame, &mut front, usize::MAX, state)?;
+        }
+        match &*front {
+            Front::Whole(bytes) => Ok(Arc::clone(bytes)),
+            Front::Decoding(_) | Front::Kept(_) => {
+                Err(contradiction("a frame ends before its record says"))
+            }
+        }
+    }
+
+    /// Decodes more of a frame that is there in part: up to `wanted_len`, or all of it.
+    fn go_on(
+        &self,
+        frame: u64,
+        front: &mut Front,
+        wanted_len: usize,
+        state: &mut ReadState,
+    ) -> Result<(), ReadError> {
+        let record = self.record(frame)?;
+        let plain_len = record.plain_len as usize;
+        if let Front::Whole(_) = front {
+            return Ok(());
+        }
+        if let Front::Decoding(partial) = front {
+            let _decoding = self.workers.as_deref().map(Workers::decoding);
+            let (codec, _) = ways(&record)?;
+            let len = match extent(codec, partial.bytes().len(), wanted_len, plain_len) {
+                Extent::Front(len) => len,
+                Extent::Whole => plain_len,
+            };
+            let decoded_len = partial.decoded_len();
+            let result = partial.advance(len);
+            add(&self.counters().frames_continued, 1);
+            let more_len = partial.decoded_len() - decoded_len;
+            add(&self.counters().plain_bytes_decoded, more_len as u64);
+            if result.is_ok() && partial.bytes().len() < plain_len {
+                return Ok(());
+            }
+        }
+        let bytes = match front.take() {
+            Front::Decoding(partial) if partial.is_complete() => {
+                let bytes = partial.into_bytes();
+                check_sum("plain", record.plain_sum, &bytes)
+                    .map(|()| Arc::new(bytes))
+                    .at(|| format!("frame {frame}"))
+            }
+            // The decoder's state was dropped, or it met what only decoding the whole can judge.
+            _ => self.decode_whole(frame, &record, state),
+        };
+        match &bytes {
+            Ok(bytes) => {
+                *front = Front::Whole(Arc::clone(bytes));
+                self.cache.complete(self.key(frame), bytes, self.counters());
+            }
+            // Nothing of it is given to anyone from now on.
+            Err(_) => self.cache.remove(self.key(frame)),
+        }
+        bytes.map(|_| ())
+    }
+
+    /// Decodes a frame for the first time: up to `wanted_len`, if that pays, or all of it.
     fn decode(
+        &self,
+        frame: u64,
+        record: &FrameRecord,
+        wanted_len: Option<usize>,
+        state: &mut ReadState,
+    ) -> Result<Decoded, ReadError> {
+        self.count_decode(frame, record, state)?;
+        let decoded = || -> Result<Decoded, ReadError> {
+            let references = self.reference_bytes(record, state)?;
+            let _decoding = self.workers.as_deref().map(Workers::decoding);
+            if let Some(wanted_len) = wanted_len
+                && let Some(decoded) = self.decode_front(record, &references, wanted_len)?
+            {
+                return Ok(decoded);
+            }
+            let bytes = self.decode_with(record, &references)?;
+            add(&self.counters().plain_bytes_decoded, record.plain_len);
+            Ok(Decoded::Whole(Arc::new(bytes)))
+        }()
+        .at(|| format!("frame {frame}"))?;
+        add(&self.counters().frames_decoded, 1);
+        Ok(decoded)
+    }
+
+    /// Decodes all of a frame.
+    fn decode_whole(
         &self,
         frame: u64,
         record: &FrameRecord,
         state: &mut ReadState,
     ) -> Result<FrameBytes, ReadError> {
+        match self.decode(frame, record, None, state)? {
+            Decoded::Whole(bytes) => Ok(bytes),
+            Decoded::Part(..) => Err(contradiction("a whole frame was decoded in part")),
+        }
+    }
+
+    /// Counts a frame that this read decodes, and checks that it may.
+    fn count_decode(
+        &self,
+        frame: u64,
+        record: &FrameRecord,
+        state: &mut ReadState,
+    ) -> Result<(), ReadError> {
         state.bytes += record.plain_len; // At most 65,536 times 64 MiB.
         state.frames += 1;
-        self.check_read_bound(state.bytes, state.frames).at(|| format!("frame {frame}"))?;
-        let bytes = self
-            .reference_bytes(record, state)
-            .and_then(|references| {
-                let _decoding = self.workers.as_deref().map(Workers::decoding);
-                self.decode_with(record, &references)
-            })
-            .at(|| format!("frame {frame}"))?;
-        add(&self.counters().frames_decoded, 1);
-        add(&self.counters().plain_bytes_decoded, record.plain_len);
-        Ok(Arc::new(bytes))
+        self.check_read_bound(state.bytes, state.frames).at(|| format!("frame {frame}"))
+    }
+
+    /// Decodes the front of a frame. Returns `None` if that does not pay, or meets something that
+    /// only decoding the whole can judge.
+    fn decode_front(
+        &self,
+        record: &FrameRecord,
+        references: &[FrameBytes],
+        wanted_len: usize,
+    ) -> Result<Option<Decoded>, ReadError> {
+        let (codec, filter) = ways(record)?;
+        let plain_len = record.plain_len as usize; // At most 64 MiB, by `from_columns`.
+        if !Partial::is_possible(codec, filter) {
+            return Ok(None);
+        }
+        let Extent::Front(len) = extent(codec, 0, wanted_len, plain_len) else { return Ok(None) };
+        let prefix_len = references.iter().map(|bytes| bytes.len()).sum();
+        let stored_len = record.stored_len as usize;
+        let memory_len =
+            Partial::memory_len_max((codec, filter), prefix_len, stored_len, plain_len) as u64;
+        if !self.cache.has_room_for_part(memory_len) {
+            return Ok(None);
+        }
+        let mut stored = vec![0; stored_len];
+        self.read_frame(record, &mut stored)?;
+        let prefix = match references {
+            [one] if filter == Filter::None => Prefix::Shared(Arc::clone(one)),
+            several => {
+                let mut prefix = Vec::with_capacity(prefix_len);
+                join(several, filter, &mut prefix);
+                Prefix::Joined(prefix)
+            }
+        };
+        let Ok(mut partial) = Partial::new((codec, filter), prefix, stored, plain_len) else {
+            return Ok(None);
+        };
+        if partial.advance(len).is_err() {
+            return Ok(None);
+        }
+        if partial.bytes().len() == plain_len && !partial.is_complete() {
+            return Ok(None);
+        }
+        add(&self.counters().plain_bytes_decoded, partial.decoded_len() as u64);
+        if partial.is_complete() {
+            let bytes = partial.into_bytes();
+            check_sum("plain", record.plain_sum, &bytes)?;
+            return Ok(Some(Decoded::Whole(Arc::new(bytes))));
+        }
+        Ok(Some(Decoded::Part(PartFrame::new(partial), memory_len)))
     }
 
     /// The plain bytes of a frame's references, pinned as long as they are held.
@@ -385,13 +615,7 @@ impl FrameStore {
         record: &FrameRecord,
         references: &[FrameBytes],
     ) -> Result<Vec<u8>, ReadError> {
-        let Some(codec) = Codec::from_id(record.codec) else {
-            return Err(value("codec", u64::from(record.codec), Expected::AtMost(4)));
-        };
-        let Some(filter) = Filter::from_id(record.filter) else {
-            let last = Filter::ALL.last().map_or(0, |filter| u64::from(filter.id()));
-            return Err(value("filter", u64::from(record.filter), Expected::AtMost(last)));
-        };
+        let (codec, filter) = ways(record)?;
         let plain_len = record.plain_len as usize; // At most 64 MiB, by `from_columns`.
         let mut plain = Vec::new();
         plain
@@ -417,11 +641,7 @@ impl FrameStore {
                     [one] if filter == Filter::None => one,
                     several => {
                         prefix.clear();
-                        for bytes in several {
-                            let from = prefix.len();
-                            prefix.extend_from_slice(bytes);
-                            filter.apply(&mut prefix[from..]);
-                        }
+                        join(several, filter, prefix);
                         prefix
                     }
                 };
@@ -434,6 +654,27 @@ impl FrameStore {
         }
         check_sum("plain", record.plain_sum, &plain)?;
         Ok(plain)
+    }
+}
+
+/// Codec and filter of a frame.
+fn ways(record: &FrameRecord) -> Result<(Codec, Filter), ReadError> {
+    let Some(codec) = Codec::from_id(record.codec) else {
+        return Err(value("codec", u64::from(record.codec), Expected::AtMost(4)));
+    };
+    let Some(filter) = Filter::from_id(record.filter) else {
+        let last = Filter::ALL.last().map_or(0, |filter| u64::from(filter.id()));
+        return Err(value("filter", u64::from(record.filter), Expected::AtMost(last)));
+    };
+    Ok((codec, filter))
+}
+
+/// Appends references to a prefix, each filtered on its own.
+fn join(references: &[FrameBytes], filter: Filter, prefix: &mut Vec<u8>) {
+    for bytes in references {
+        let from = prefix.len();
+        prefix.extend_from_slice(bytes);
+        filter.apply(&mut prefix[from..]);
     }
 }
 

@@ -4,6 +4,7 @@ mod assemble; // images put together row by row, honest and hostile
 mod open; // where images are found
 mod identity; // images read under an expected identity
 mod frames; // frames decoded once, within bounds
+mod parts; // frames decoded in part
 mod ahead; // frames decoded ahead and beside
 mod content; // ranges and holes of files
 mod rebuilt; // deflate streams, rebuilt from contents

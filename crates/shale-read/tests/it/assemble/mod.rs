@@ -32,6 +32,8 @@ pub struct DraftFrame {
     pub references: Vec<u64>,
     /// What the record claims.
     pub depth: u8,
+    /// Stored in place of what the codec makes of `plain`.
+    pub stored: Option<Vec<u8>>,
     /// Changes the record after the frame is stored.
     pub spoil: Option<fn(&mut FrameRecord)>,
 }
@@ -44,6 +46,7 @@ impl DraftFrame {
             filter: Filter::None,
             references: Vec::new(),
             depth: 0,
+            stored: None,
             spoil: None,
         }
     }
@@ -316,16 +319,18 @@ impl Draft {
             let level = Settings::default_level(codec).min(9);
             let settings = Settings::new(codec, level).expect("a level of the codec");
             let mut encoder = Encoder::new(settings).expect("settings of a level");
-            if frame.filter == Filter::Lines {
+            if let Some(other) = &frame.stored {
+                stored.clone_from(other);
+            } else if frame.filter == Filter::Lines {
                 let form = lines_form(&frame.plain).expect("lines that resemble each other");
                 encoder.encode_form(&form, &mut stored).expect("encodes");
             } else if codec != Codec::Stored {
                 let plain = filtered(&frame.plain);
                 encoder.encode(&prefix, &plain, &mut stored).expect("encodes");
             }
-            if frame.filter.is_in_place() && codec == Codec::Stored
-                || stored.len() > frame.plain.len()
-            {
+            let is_plain = frame.filter.is_in_place() && codec == Codec::Stored
+                || stored.len() > frame.plain.len();
+            if is_plain && frame.stored.is_none() {
                 codec = Codec::Stored;
                 stored = filtered(&frame.plain);
             }
