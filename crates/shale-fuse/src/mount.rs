@@ -16,7 +16,9 @@ mod attached;
 mod mount_point;
 /// What is known of one mount until its end.
 mod life;
-/// A process that unmounts if the driver is killed.
+/// A thread with a table of open files of its own.
+mod own_files;
+/// A process that acts if the driver is killed.
 mod watchdog;
 /// Longer read-ahead.
 mod read_ahead;
@@ -30,7 +32,7 @@ pub(crate) use life::Life;
 pub(crate) use mount_point::check as check_mount_point;
 pub use mounted::{Mounted, StatisticsSource, Unmounter};
 pub(crate) use read_ahead::raise as raise_read_ahead;
-pub(crate) use watchdog::Watchdog;
+pub(crate) use watchdog::{Duty, Watchdog};
 pub use way::Way;
 
 use crate::driver::Driver;
@@ -104,17 +106,16 @@ fn serve_attached(
     // From here on an error has to unmount.
     let begin = || {
         let can_clone = way != Way::Elsewhere;
-        let session = Session::begin(Arc::clone(&driver), device, can_clone, options.threads())
+        let mut session = Session::begin(Arc::clone(&driver), device, can_clone, options.threads())
             .map_err(MountError::Session)?;
-        let watchdog =
-            options.auto_unmount.then(|| Watchdog::start(&mount_point, way)).transpose()?.flatten();
-        Ok((session, watchdog))
+        let life = Arc::new(Life::begin(mount_point.clone(), way));
+        let watchdog = watch(&life, way, options, &mut session)?;
+        Ok((session, life, watchdog))
     };
-    let (session, watchdog) = begin().inspect_err(|_| {
+    let (session, life, watchdog) = begin().inspect_err(|_| {
         let _ = way.unmount(&mount_point, true);
     })?;
     let mut negotiated = session.negotiated().clone();
-    let life = Arc::new(Life::begin(mount_point, way));
     if let Some(len) = life.id().and_then(|mounted| raise_read_ahead(mounted.device())) {
         negotiated.read_ahead_len = len;
     }
@@ -143,6 +144,34 @@ fn serve_attached(
         mounted.join()?;
     }
     Ok(mounted)
+}
+
+/// Starts the process that watches over the driver, if the options ask for it or if files are to be
+/// pushed. Pushes none if no process would end the reads when the driver is killed while it pushes.
+fn watch(
+    life: &Life,
+    way: Way,
+    options: &Options,
+    session: &mut Session,
+) -> Result<Option<Watchdog>, MountError> {
+    let is_pushing = session.negotiated().push_len_max > 0;
+    let Some(connection) = life.id().map(|id| id.device().1) else {
+        session.push_nothing();
+        return match options.auto_unmount {
+            true => Watchdog::start(life.mount_point(), 0, way, Duty::Unmount),
+            false => Ok(None),
+        };
+    };
+    let start = |duty| Watchdog::start(life.mount_point(), connection, way, duty);
+    let watchdog = match options.auto_unmount {
+        true => start(Duty::Unmount)?,
+        false if is_pushing => start(Duty::Abort).unwrap_or_default(),
+        false => None,
+    };
+    if !watchdog.as_ref().is_some_and(Watchdog::is_sure) {
+        session.push_nothing();
+    }
+    Ok(watchdog)
 }
 
 fn check_root(view: &dyn View) -> Result<(), MountError> {

@@ -180,6 +180,18 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     plain
 }
 
+/// Spells a path as the list of mounts does.
+pub(crate) fn escaped(path: &Path) -> OsString {
+    let mut text = Vec::new();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => text.extend(format!("\\{byte:03o}").into_bytes()),
+            _ => text.push(byte),
+        }
+    }
+    OsString::from_vec(text)
+}
+
 /// Returns the source of a mount for a message.
 pub(crate) fn shown(source: &OsString) -> String {
     String::from_utf8_lossy(source.as_os_str().as_bytes()).into_owned()
@@ -206,6 +218,13 @@ broken line
         assert_eq!(found.source, "/data/an image.shale");
         assert!(!stack(TABLE, Path::new("/mnt/with blank\\"))[0].is_shale());
         assert!(stack(TABLE, Path::new("/mnt")).is_empty());
+    }
+
+    #[test]
+    fn escapes_are_those_of_the_kernel() {
+        let path = Path::new("/mnt/with blank\\\t\n#");
+        assert_eq!(escaped(path), "/mnt/with\\040blank\\134\\011\\012#");
+        assert_eq!(unescape(escaped(path).as_bytes()), path.as_os_str().as_bytes());
     }
 
     #[test]

@@ -8,7 +8,9 @@ use super::probe;
 use super::run_dir::RunDir;
 use super::virtual_image::VirtualImage;
 use crate::error::MountError;
-use crate::mount::{Life, Mounted, Watchdog, Way, check_mount_point, mount, raise_read_ahead};
+use crate::mount::{
+    Duty, Life, Mounted, Watchdog, Way, check_mount_point, mount, raise_read_ahead,
+};
 use crate::mount_table::KERNEL_VIEW_FILE;
 use crate::options::Options;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -38,7 +40,8 @@ pub(super) fn mount_image(
     let mut summary = image.summary();
     // The owners were applied when the image was laid out; here they would lock root out of its own
     // file.
-    let inner = Options { uid: None, gid: None, allow_other: false, ..options.clone() };
+    let inner =
+        Options { uid: None, gid: None, allow_other: false, push_len_max: 0, ..options.clone() };
     let mut mounted = mount(Arc::new(image), run_dir.path(), &inner)?;
     match attach(&run_dir.path().join(KERNEL_VIEW_FILE), &mount_point, options)? {
         Through::File => {}
@@ -50,11 +53,9 @@ pub(super) fn mount_image(
     }
     mounted.add_outer(Arc::clone(&outer), summary);
     // From here on, dropping `mounted` unmounts both.
-    let watchdog = options
-        .auto_unmount
-        .then(|| Watchdog::start(outer.mount_point(), Way::Direct))
-        .transpose()?
-        .flatten();
+    let connection = mounted.life().id().map_or(0, |id| id.device().1);
+    let watch = || Watchdog::start(outer.mount_point(), connection, Way::Direct, Duty::Unmount);
+    let watchdog = options.auto_unmount.then(watch).transpose()?.flatten();
     let table = File::open("/proc/self/mountinfo")
         .map_err(|error| MountError::system("open the list of mounts", error))?;
     let inner = Arc::clone(mounted.life());

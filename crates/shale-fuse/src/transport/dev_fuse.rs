@@ -124,6 +124,11 @@ impl Session {
         &self.negotiated
     }
 
+    /// Gives up pushing files.
+    pub(crate) fn push_nothing(&mut self) {
+        self.negotiated.push_len_max = 0;
+    }
+
     /// Serves until the mount is gone or the connection to the kernel breaks.
     ///
     /// # Errors

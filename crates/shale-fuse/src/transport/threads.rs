@@ -8,8 +8,8 @@ use super::device;
 /// of mounts and for files written about a mount.
 const HANDLES_LEFT: usize = 8;
 /// Threads that the process must still be able to start then: those that wait for requests, for the
-/// end of the mount and for idle time.
-const THREADS_LEFT: usize = 4;
+/// end of the mount, for the end of the process that watches, and for idle time.
+const THREADS_LEFT: usize = 5;
 
 /// Opens one device handle for each thread, if the process can still open some more files then;
 /// otherwise none, and the threads share one handle. An ordinary user may not be allowed to open

@@ -2,22 +2,27 @@
 //! requests that this saves, and that no reader ever gets other bytes, waits for ever or hangs.
 
 use crate::common::memory::{Fault, MemoryTree};
-use crate::common::{Served, is_root, skip, skip_unless_root, wait_until_unmounted};
+use crate::common::{Place, Served, is_root, skip, skip_unless_root, wait_until_unmounted};
 use shale_fuse::statistics::Operation;
 use shale_fuse::view::{Attributes, Entry, ROOT, Seek, Totals, View, ViewError, XattrUse};
-use shale_fuse::{Mounted, Options};
+use shale_fuse::{Mounted, Options, mount};
 use std::fs::File;
-use std::path::Path;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 /// Files of each directory of [`tree`].
 const FILE_COUNT: u64 = 30;
 
 /// How long a test waits for a thread that should not hang.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Held while pushes are counted, and by the test that drops caches, which undoes pushes.
+static CACHES: RwLock<()> = RwLock::new(());
 
 fn bytes_of(directory: u64, file: u64) -> Vec<u8> {
     let len = 1 + (directory * 7919 + file * 104_729) % 16_384;
@@ -69,6 +74,7 @@ fn a_walk_over_small_files_costs_a_read_for_one_file_in_ten() {
     if skip() {
         return;
     }
+    let _caches = CACHES.read().unwrap_or_else(PoisonError::into_inner);
     let count = 60 * FILE_COUNT;
     let off = Served::with(tree(60), Options { push_len_max: 0, ..options(2) });
     walk(&off.path(), 0..60);
@@ -91,6 +97,7 @@ fn files_listed_and_then_read_in_that_order_are_pushed() {
     if skip() {
         return;
     }
+    let _caches = CACHES.read().unwrap_or_else(PoisonError::into_inner);
     let served = Served::with(tree(20), options(2));
     for d in 0..20 {
         assert!(std::fs::read_dir(served.join(&format!("d{d:04}"))).unwrap().count() > 0);
@@ -106,6 +113,7 @@ fn nothing_is_pushed_that_nobody_reads_or_that_must_be_seen() {
     if skip() {
         return;
     }
+    let _caches = CACHES.read().unwrap_or_else(PoisonError::into_inner);
     let served = Served::with(tree(20), options(2));
     for d in 0..20 {
         let entries = std::fs::read_dir(served.join(&format!("d{d:04}"))).unwrap();
@@ -129,6 +137,7 @@ fn a_damaged_file_is_an_error_and_its_neighbours_are_pushed() {
     if skip() {
         return;
     }
+    let _caches = CACHES.read().unwrap_or_else(PoisonError::into_inner);
     let mut tree = tree(10);
     let directory = tree.directory(ROOT, "damaged");
     for f in 0..FILE_COUNT {
@@ -157,6 +166,7 @@ fn readers_get_the_right_bytes_while_caches_are_dropped() {
     if skip_unless_root() {
         return;
     }
+    let _caches = CACHES.write().unwrap_or_else(PoisonError::into_inner);
     let served = Served::with(tree(60), options(3));
     let path = served.path();
     let is_done = AtomicBool::new(false);
@@ -191,6 +201,7 @@ fn a_mount_ends_while_files_are_pushed() {
     if skip() {
         return;
     }
+    let _caches = CACHES.read().unwrap_or_else(PoisonError::into_inner);
     for lazily in [true, false] {
         let mut served = Served::with(tree(200), options(2));
         let path = served.path();
@@ -322,6 +333,7 @@ fn pushing_a_file_that_is_being_read_waits_and_everything_else_is_served() {
     if skip() {
         return;
     }
+    let _caches = CACHES.read().unwrap_or_else(PoisonError::into_inner);
     let (pushing, is_pushing, push) = Gate::new();
     let (reading, is_reading, read) = Gate::new();
     let mut tree = MemoryTree::new();
@@ -362,4 +374,104 @@ fn pushing_a_file_that_is_being_read_waits_and_everything_else_is_served() {
     of_the_same.join().unwrap();
     assert!(File::open(path.join("f05")).is_ok() || !is_root());
     assert!(counter(&served.mounted, "files_pushed") >= 4);
+}
+
+const DRIVER_PLACE: &str = "SHALE_FUSE_TEST_PUSH_PLACE";
+
+/// One directory whose sixth file waits at the gates.
+fn gated(pushing: Gate, reading: Gate) -> Gated {
+    let mut tree = MemoryTree::new();
+    let directory = tree.directory(ROOT, "d");
+    let inodes: Vec<u64> = (0..FILE_COUNT)
+        .map(|f| tree.file(directory, format!("f{f:02}"), &bytes_of(0, f)))
+        .collect();
+    tree.node(inodes[20]).fault = Fault::Hang;
+    Gated { tree, inode: inodes[5], pushing, reading }
+}
+
+/// Not a test: the body of the process that is killed. Says when a thread comes to a gate. Opens
+/// that of pushing when it is told to, and never that of reading.
+#[test]
+fn driver_process() {
+    let Some(place) = std::env::var_os(DRIVER_PLACE) else { return };
+    let (pushing, is_pushing, push) = Gate::new();
+    let (reading, is_reading, _read) = Gate::new();
+    std::thread::spawn(move || {
+        while is_reading.recv().is_ok() {
+            println!("reading");
+        }
+    });
+    let view = gated(pushing, reading);
+    let mounted = mount(Arc::new(view), &PathBuf::from(place), &options(2)).unwrap();
+    println!("\nready");
+    while is_pushing.recv().is_ok() {
+        println!("pushing");
+        std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+        push.send(()).unwrap();
+    }
+    drop(mounted);
+}
+
+/// Returns whether a thread of a process waits in the kernel for a page.
+fn is_waiting(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let mut places = threads.flatten().map(|thread| thread.path().join("wchan"));
+    places.any(|place| std::fs::read_to_string(place).is_ok_and(|name| name.contains("folio")))
+}
+
+fn wait_for(what: &str, mut is_true: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_true() {
+        assert!(Instant::now() < end, "waited for {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// The driver is killed while it waits for a page, which belongs to a read that a thread has taken
+/// and does not answer, or that no thread has taken. All reads end.
+#[test]
+fn a_driver_that_is_killed_while_it_pushes_hangs_nobody() {
+    if skip_unless_root() {
+        return;
+    }
+    let _caches = CACHES.read().unwrap_or_else(PoisonError::into_inner);
+    for is_taken in [true, false] {
+        let place = Place::new();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["push::driver_process", "--exact", "--nocapture", "--test-threads=1"]);
+        command.env(DRIVER_PLACE, place.path()).stdout(Stdio::piped()).stdin(Stdio::piped());
+        let mut driver = command.spawn().unwrap();
+        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let mut said = |word: &str| assert!(lines.any(|line| line.unwrap() == word), "{word}");
+        said("ready");
+        let path = place.path().join("d");
+        assert_eq!(std::fs::read_dir(&path).unwrap().count() as u64, FILE_COUNT);
+        let read = |files: &[u64]| {
+            let mut cat = Command::new("cat");
+            cat.args(files.iter().map(|f| path.join(format!("f{f:02}"))));
+            cat.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        };
+        // The third read in order makes the driver push the files after it.
+        let mut readers = vec![read(&[0, 1, 2])];
+        said("pushing");
+        if !is_taken {
+            // The other thread never answers this one.
+            readers.push(read(&[20]));
+            said("reading 23");
+        }
+        let of_the_same = read(&[5]);
+        match is_taken {
+            true => said("reading"),
+            false => wait_for("a reader", || is_waiting(of_the_same.id())),
+        }
+        readers.push(of_the_same);
+        driver.stdin.as_ref().unwrap().write_all(b"go\n").unwrap();
+        wait_for("the push", || is_waiting(driver.id()));
+        driver.kill().unwrap();
+        for mut reader in readers {
+            // With an error, or with the bytes that the push had left to write.
+            wait_for("the end of a reader", || reader.try_wait().unwrap().is_some());
+        }
+        driver.wait().unwrap();
+    }
 }

@@ -55,7 +55,11 @@ fn tar_of_small_files_sends_a_quarter_of_the_reads() {
     assert!(plain_reads >= file_count, "{plain_reads}");
     plain.end();
 
-    let pushing = mount("threads=2,push=16K");
+    // This reads what the command says to its end: the driver and what watches it must let it go.
+    let point = folder.path().join("pushing");
+    std::fs::create_dir(&point).unwrap();
+    expect_code(shale(["mount", "-o", "threads=2,push=16K"]).arg(&image).arg(&point), 0);
+    let pushing = Mount::adopt(&point);
     assert!(tar(pushing.path()) == expected, "tar of the mount differs with pushing");
     let reads = counter(pushing.path(), "read");
     assert!(reads <= plain_reads / 4, "{reads} reads, {plain_reads} without pushing");
