@@ -171,5 +171,6 @@ fn all_snapshots_are_walked_at_the_price_of_the_pages_that_differ() {
     // Without a change: at most the dictionaries of the tables, which are read once for each.
     assert!(costs[2] <= 4, "{costs:?}");
     assert!(costs[1] <= pages(&image, 1) + OTHER_PAGES, "{costs:?}");
-    assert!(costs[3] * 2 < costs[1], "{costs:?}");
+    // A page of a later tree may need an earlier one as its prefix.
+    assert!(costs[3] * 5 < costs[1] * 3, "{costs:?}");
 }

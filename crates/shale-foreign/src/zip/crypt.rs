@@ -13,7 +13,7 @@ use crate::tree::le;
 /// Says what to do about an entry without a password.
 pub(super) const NO_PASSWORD: &str =
     "it is encrypted; name a file with the password by --password-file";
-const WRONG_PASSWORD: &str = "the password is wrong, or it is corrupt";
+pub(super) const WRONG_PASSWORD: &str = "the password is wrong, or it is corrupt";
 
 /// Rounds of the derivation of keys.
 const ROUNDS: u32 = 1000;

@@ -164,6 +164,7 @@ impl ZipSource {
         }
         let (stored_len, stored) = (range.end - range.start, FileRange::new(&self.file, range));
         let mut has_checksum = true;
+        let mut is_old_encrypted = false;
         let mut method = entry.method;
         let stored: Box<dyn Read + Send> = if entry.flags & FLAG_ENCRYPTED == 0 {
             Box::new(stored)
@@ -182,6 +183,7 @@ impl ZipSource {
                 }
                 None => {
                     let checks = [(entry.crc >> 24) as u8, (entry.dos_time >> 8) as u8];
+                    is_old_encrypted = true;
                     crypt::old(password, checks, stored, stored_len)?
                 }
             }
@@ -193,6 +195,7 @@ impl ZipSource {
             crc: Crc32::new(),
             expected: has_checksum.then_some(entry.crc),
             is_checked: false,
+            is_old_encrypted,
         }))
     }
 }
@@ -250,6 +253,8 @@ fn read_all(reader: &mut dyn Read, len: u64) -> Result<Vec<u8>, String> {
 
 /// Bytes whose checksum is compared when the last of them is read.
 struct Checked {
+    /// One wrong password in 256 is noticed here, not by the old encryption.
+    is_old_encrypted: bool,
     plain: Decompress,
     left: u64,
     crc: Crc32,
@@ -272,8 +277,8 @@ impl Checked {
     }
 }
 
-impl Read for Checked {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+impl Checked {
+    fn read_checked(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let want = self.left.min(out.len() as u64) as usize;
         let mut len = 0;
         if want > 0 {
@@ -293,6 +298,17 @@ impl Read for Checked {
             self.check()?;
         }
         Ok(len)
+    }
+}
+
+impl Read for Checked {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.read_checked(out).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData if self.is_old_encrypted => {
+                io::Error::new(error.kind(), crypt::WRONG_PASSWORD)
+            }
+            _ => error,
+        })
     }
 }
 

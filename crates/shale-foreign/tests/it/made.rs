@@ -201,6 +201,20 @@ fn encrypted_archives_need_the_password() {
             assert!(!taken.entries.contains_key("large"), "{case} with {wrong:?}");
         }
     }
+    // The old encryption tells most wrong passwords at once, and the checksum the others.
+    let small = folder.path().join("small");
+    std::fs::create_dir(&small).unwrap();
+    std::fs::write(small.join("large"), "a few words").unwrap();
+    let archive = folder.path().join("small.zip");
+    let arguments = ["a", "-bd", archive.to_str().unwrap(), ".", "-psesame", "-mem=ZipCrypto"];
+    if run(&small, "7zz", &arguments) {
+        for wrong in 0..1000 {
+            let taken = open(&archive, Some(&wrong.to_string()));
+            assert!(!taken.entries.contains_key("large"), "{wrong}");
+            let said = [taken.problems.concat(), taken.error.unwrap_or_default()].concat();
+            assert!(said.contains("the password is wrong"), "{wrong}: {said}");
+        }
+    }
     // What zip itself encrypts while it reads a pipe has lengths and checksums after the data.
     let archive = folder.path().join("zip.zip");
     if run(&root, "zip", &["-qry", "-P", "sesame", archive.to_str().unwrap(), "."]) {
