@@ -23,7 +23,7 @@ pub struct Partial {
     codec: Codec,
     plain_len: usize,
     coder: Coder,
-    /// The decoded bytes with the filter undone, unless there is no filter.
+    /// The decoded bytes with the filter undone; empty without a filter.
     undone: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ impl Partial {
     /// prefix must be filtered already ([`Filter::apply`]).
     ///
     /// # Errors
-    /// Such frames cannot be decoded in part, or there is no memory.
+    /// Frames of this codec and filter cannot be decoded in part, or there is no memory.
     pub fn new(
         (codec, filter): (Codec, Filter),
         prefix: Prefix,

@@ -143,8 +143,8 @@ unsafe impl Send for BlockDecoder {}
 
 impl BlockDecoder {
     /// Prepares for decoding `stored` to `plain_len` bytes, which `plain` must have room for.
-    /// Returns `None` if there is no memory. Of the prefix at most the last `prefix_len_max` bytes
-    /// count.
+    /// Uses at most the last `prefix_len_max` bytes of the prefix. Returns `None` if there is no
+    /// memory.
     pub(crate) fn new(
         prefix: Prefix,
         prefix_len_max: usize,

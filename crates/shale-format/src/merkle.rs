@@ -8,7 +8,7 @@
 
 use crate::error::FormatError;
 use crate::limits::{HASH_RUN_COUNT_MAX, SECTION_STORED_LEN_MAX};
-use crate::section::SECTION_HEADER_LEN;
+use crate::section::{SECTION_HEADER_LEN, SectionHeader, SectionType};
 use std::ops::Range;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -194,6 +194,27 @@ impl MerkleShape {
         MERKLE_HEAD_LEN as u64 + self.hash_total() * HASH_LEN as u64
     }
 }
+
+/// Reads the start of the payload of a Merkle section: the head, and where all hashes lie.
+///
+/// # Errors
+/// There are too few bytes, or what they say does not fit section and image.
+pub fn decode_section(
+    bytes: &[u8],
+    section: &SectionHeader,
+) -> Result<(MerkleHead, HashRuns), FormatError> {
+    if section.section_type == SectionType::Merkle as u16 {
+        let head = MerkleHead::decode(bytes, section.offset, section.stored_len)?;
+        return Ok((head, HashRuns::whole(&head.shape(), section.offset)));
+    }
+    let head = MerkleHead::decode_head(bytes, section.offset)?;
+    let list = bytes.get(MERKLE_HEAD_LEN..).unwrap_or_default();
+    Ok((head, HashRuns::decode(list, section.end(), &head.shape())?))
+}
+
+/// Most bytes of a list of runs.
+pub const HASH_RUNS_LEN_MAX: u64 =
+    (size_of::<HashRunsRaw>() + HASH_RUN_COUNT_MAX as usize * size_of::<HashRunRaw>()) as u64;
 
 /// On-disk layout of the head of the list of runs, which follows the head of a continued tree.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]

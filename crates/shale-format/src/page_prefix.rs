@@ -1,10 +1,11 @@
 //! The head of a stored page that is compressed with another page as its prefix.
 //!
 //! A page of codec 3 begins with a reference to the page whose plain bytes are its prefix. That
-//! page lies before it, so no page needs itself. Callers read, check and decode the pages of a
-//! chain, and bound its length.
+//! page lies before it, so no page needs itself. This file follows the chain and bounds its length;
+//! callers read, check and decode each page.
 
 use crate::error::FormatError;
+use crate::limits::PAGE_PREFIX_DEPTH_MAX;
 use crate::root::{PageRefRaw, decode_page_ref, encode_page_ref};
 use shale_table::PageRef;
 use zerocopy::{FromBytes, IntoBytes};
@@ -15,6 +16,8 @@ pub const PAGE_WITH_PREFIX: u8 = 3;
 /// Bytes of the reference at the start of such a page.
 pub const PAGE_PREFIX_LEN: usize = size_of::<PageRefRaw>();
 
+const STRUCTURE: &str = "prefix of a page";
+
 /// Returns the start of a page whose prefix is `prefix`.
 pub fn encode(prefix: &PageRef) -> [u8; PAGE_PREFIX_LEN] {
     let mut out = [0; PAGE_PREFIX_LEN];
@@ -22,12 +25,62 @@ pub fn encode(prefix: &PageRef) -> [u8; PAGE_PREFIX_LEN] {
     out
 }
 
+/// What a page is compressed with as its prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefix<'p> {
+    /// Nothing.
+    None,
+    /// The dictionary of its table.
+    Dictionary,
+    /// The plain bytes of another page.
+    Page(&'p [u8]),
+}
+
+/// Returns the plain bytes of a page. Calls `stored` for the page and for those that are its
+/// prefix, at most [`PAGE_PREFIX_DEPTH_MAX`], and then `decode` with the compressed bytes of each.
+///
+/// # Errors
+/// Those of `stored` and `decode`; a reference is not valid, or too many pages need each other.
+pub fn plain_bytes<E: From<FormatError>>(
+    page: &PageRef,
+    mut stored: impl FnMut(&PageRef) -> Result<Vec<u8>, E>,
+    mut decode: impl FnMut(&PageRef, Prefix<'_>, &[u8]) -> Result<Vec<u8>, E>,
+) -> Result<Vec<u8>, E> {
+    let mut above: Vec<(PageRef, Vec<u8>)> = Vec::new();
+    let mut at = *page;
+    let mut plain = loop {
+        let bytes = stored(&at)?;
+        match at.codec {
+            0 => break bytes, // `check_page_ref` checks that the lengths agree.
+            1 => break decode(&at, Prefix::None, &bytes)?,
+            2 => break decode(&at, Prefix::Dictionary, &bytes)?,
+            _ if above.len() == PAGE_PREFIX_DEPTH_MAX => {
+                return Err(E::from(FormatError::Field {
+                    structure: STRUCTURE,
+                    field: "number of pages that need each other",
+                    found: above.len() as u64 + 1,
+                    allowed: "at most 6",
+                }));
+            }
+            _ => {
+                let (prefix, _) = split(&at, &bytes)?;
+                above.push((at, bytes));
+                at = prefix;
+            }
+        }
+    };
+    for (page, bytes) in above.iter().rev() {
+        let (_, compressed) = split(page, bytes)?;
+        plain = decode(page, Prefix::Page(&plain), compressed)?;
+    }
+    Ok(plain)
+}
+
 /// Splits what is stored of `page`: the page that is its prefix, and the compressed bytes.
 ///
 /// # Errors
 /// There are too few bytes, the reference is not valid, or the prefix does not lie before the page.
 pub fn split<'s>(page: &PageRef, stored: &'s [u8]) -> Result<(PageRef, &'s [u8]), FormatError> {
-    const STRUCTURE: &str = "prefix of a page";
     let (raw, rest) = PageRefRaw::read_from_prefix(stored).map_err(|_| FormatError::Short {
         structure: STRUCTURE,
         expected: PAGE_PREFIX_LEN as u64,

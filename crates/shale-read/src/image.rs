@@ -240,8 +240,9 @@ impl Image {
         Ok(found.map(|found| (found.head, found.runs)))
     }
 
-    /// The hashes of the leaves that the Merkle tree covers, compared with its top; empty before
-    /// format 0.2. Takes 32 bytes for each 64 KiB of the image.
+    /// The hashes of the whole leaves that the Merkle tree covers, compared with its top; none
+    /// before format 0.2. An append goes on with the leaf after them. Takes 32 bytes for each 64
+    /// KiB of the image.
     ///
     /// # Errors
     /// The Merkle section or one that it refers to is damaged or cannot be read.

@@ -4,9 +4,8 @@
 //! compared in the stage that reads all bytes. Memory: 32 bytes for each 64 KiB of the image.
 
 use shale_codec::merkle::tree;
-use shale_format::limits::HASH_RUN_COUNT_MAX;
-use shale_format::merkle::{FAN_OUT, HASH_LEN, HashRunRaw, HashRuns, HashRunsRaw, MERKLE_HEAD_LEN};
-use shale_format::{FormatError, Identity, MerkleHead, SectionHeader, SectionType, Trailer};
+use shale_format::merkle::{FAN_OUT, HASH_LEN, HASH_RUNS_LEN_MAX, MERKLE_HEAD_LEN, decode_section};
+use shale_format::{Identity, MerkleHead, SectionType, Trailer};
 use shale_read::identity_of;
 
 use super::context::Context;
@@ -72,9 +71,9 @@ fn read(context: &Context<'_>, layout: &Layout, offset: u64) -> Result<Tree, Str
         return Err(format!("the section there is of type {}", section.section_type));
     }
     let mut bytes = Vec::new();
-    let of_head = MERKLE_HEAD_LEN as u64 + RUNS_LEN_MAX * u64::from(is_continued);
+    let of_head = MERKLE_HEAD_LEN as u64 + HASH_RUNS_LEN_MAX * u64::from(is_continued);
     context.store.read(section.payload_offset(), section.stored_len.min(of_head), &mut bytes)?;
-    let (head, runs) = head_and_runs(&bytes, section).map_err(|error| error.to_string())?;
+    let (head, runs) = decode_section(&bytes, section).map_err(|error| error.to_string())?;
     let (mut found, all) = (Vec::new(), 0..head.shape().hash_total());
     for place in runs.places(all) {
         context.store.read(place.start, place.end - place.start, &mut bytes)?;
@@ -88,22 +87,4 @@ fn read(context: &Context<'_>, layout: &Layout, offset: u64) -> Result<Tree, Str
         return Err("its hashes contradict each other".to_owned());
     }
     Ok(Tree { head, identity: identity_of(&head), hashes: right })
-}
-
-/// Most bytes of a list of runs.
-const RUNS_LEN_MAX: u64 =
-    (size_of::<HashRunsRaw>() + HASH_RUN_COUNT_MAX as usize * size_of::<HashRunRaw>()) as u64;
-
-/// Decodes the start of the payload of a section: the head, and where the hashes lie.
-fn head_and_runs(
-    bytes: &[u8],
-    section: &SectionHeader,
-) -> Result<(MerkleHead, HashRuns), FormatError> {
-    if section.section_type == SectionType::Merkle as u16 {
-        let head = MerkleHead::decode(bytes, section.offset, section.stored_len)?;
-        return Ok((head, HashRuns::whole(&head.shape(), section.offset)));
-    }
-    let head = MerkleHead::decode_head(bytes, section.offset)?;
-    let list = bytes.get(MERKLE_HEAD_LEN..).unwrap_or_default();
-    Ok((head, HashRuns::decode(list, section.end(), &head.shape())?))
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use shale_codec::{Codec, Decoder, xxh3_64};
-use shale_format::limits::PAGE_PREFIX_DEPTH_MAX;
-use shale_format::page_prefix;
+use shale_format::FormatError;
+use shale_format::page_prefix::{self, Prefix};
 use shale_format::root::check_page_ref;
 use shale_read::ByteSource;
 use shale_table::{Page, PageRef, PageSource, Schema, TableError, TableRoot};
@@ -74,33 +74,23 @@ impl Store {
         page: &PageRef,
         dictionary: Option<&[u8]>,
     ) -> Result<Vec<u8>, String> {
-        let mut above: Vec<(PageRef, Vec<u8>)> = Vec::new();
-        let mut at = *page;
-        let mut plain = loop {
-            let stored = self.stored_page(&at)?;
-            match (at.codec, dictionary) {
-                (0, _) => break stored,
-                (1, _) => break decode_page(&at, &[], &stored)?,
-                (2, Some(dictionary)) => break decode_page(&at, dictionary, &stored)?,
-                (2, None) => {
-                    return Err("page needs a dictionary, and the table has none".to_owned());
-                }
-                _ if above.len() == PAGE_PREFIX_DEPTH_MAX => {
-                    return Err("too many pages need each other".to_owned());
-                }
-                _ => {
-                    let (prefix, _) =
-                        page_prefix::split(&at, &stored).map_err(|error| error.to_string())?;
-                    above.push((at, stored));
-                    at = prefix;
-                }
-            }
-        };
-        for (page, stored) in above.iter().rev() {
-            let (_, rest) = page_prefix::split(page, stored).map_err(|error| error.to_string())?;
-            plain = decode_page(page, &plain, rest)?;
-        }
-        Ok(plain)
+        page_prefix::plain_bytes(
+            page,
+            |page| self.stored_page(page).map_err(PageFault),
+            |page, prefix, compressed| {
+                let prefix = match (prefix, dictionary) {
+                    (Prefix::None, _) => &[],
+                    (Prefix::Dictionary, Some(dictionary)) => dictionary,
+                    (Prefix::Dictionary, None) => {
+                        let what = "page needs a dictionary, and the table has none";
+                        return Err(PageFault(what.to_owned()));
+                    }
+                    (Prefix::Page(plain), _) => plain,
+                };
+                decode_page(page, prefix, compressed).map_err(PageFault)
+            },
+        )
+        .map_err(|fault| fault.0)
     }
 
     /// Returns what is stored of a page, after comparing its sum.
@@ -131,6 +121,12 @@ fn decode_page(page: &PageRef, prefix: &[u8], compressed: &[u8]) -> Result<Vec<u
 /// Why a page or row could not be read.
 #[derive(Debug, Clone)]
 pub(super) struct PageFault(pub(super) String);
+
+impl From<FormatError> for PageFault {
+    fn from(error: FormatError) -> Self {
+        Self(error.to_string())
+    }
+}
 
 impl From<TableError> for PageFault {
     fn from(error: TableError) -> Self {

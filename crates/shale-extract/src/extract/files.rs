@@ -36,7 +36,7 @@ const PIECE_BYTES_MAX: u64 = 4 << 20;
 const NEAR: u64 = 256;
 /// Bytes of a run, see [`order`]: a small part of the frame cache.
 const RUN_BYTES_MAX: u64 = 16 << 20;
-/// Source of zeroes, written a block at a time.
+/// Zeroes that are written at a time.
 const ZEROES_LEN: usize = 256 << 10;
 
 /// Creates all items of a batch and empties it.
@@ -387,7 +387,7 @@ impl<'a> Worker<'a> {
 
     /// Writes zeroes. The inner error is one of the file.
     fn write_zeroes(&self, file: &File, range: Range<u64>) -> Result<io::Result<()>, Error> {
-        let len = (range.end - range.start).min(ZEROES_LEN as u64) as usize;
+        let len = range.end.saturating_sub(range.start).min(ZEROES_LEN as u64) as usize;
         let zeroes = vec![0; len];
         let mut at = range.start;
         while at < range.end {

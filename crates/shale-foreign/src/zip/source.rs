@@ -253,7 +253,7 @@ fn read_all(reader: &mut dyn Read, len: u64) -> Result<Vec<u8>, String> {
 
 /// Bytes whose checksum is compared when the last of them is read.
 struct Checked {
-    /// One wrong password in 256 is noticed here, not by the old encryption.
+    /// Whether a wrong password may be what is wrong: the old encryption lets one in 128 pass.
     is_old_encrypted: bool,
     plain: Decompress,
     left: u64,
@@ -275,9 +275,7 @@ impl Checked {
         }
         Ok(())
     }
-}
 
-impl Checked {
     fn read_checked(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let want = self.left.min(out.len() as u64) as usize;
         let mut len = 0;

@@ -13,10 +13,10 @@ use std::io;
 /// The first file after standard input, output and error.
 const FIRST: libc::c_uint = 3;
 
-/// Gives the calling thread a table of its own, in which only standard input, output and error are
-/// open, and lead nowhere: whoever reads what this process writes must see the end of it when the
-/// other threads are done. The thread must own no file, and must never use one of another thread;
-/// nor may others use what it opens.
+/// Gives the calling thread a table of its own. Only standard input, output and error are open in
+/// it, and they lead to `/dev/null`: a pipe that the process writes to ends with the other threads.
+/// The thread must own no file, and must never use one of another thread. Other threads must not
+/// use what it opens.
 ///
 /// # Errors
 /// Linux before 5.9 does not offer it: the thread shares the table as before. There is no

@@ -126,7 +126,7 @@ impl Watchdog {
 /// instead, the process does its duty.
 fn hold(mut command: Command, tell: &SyncSender<io::Result<bool>>, released: &Receiver<()>) {
     let is_alone = own_files::take().is_ok();
-    let (mut child, line): (Child, _) = match command.spawn() {
+    let (mut child, mut line): (Child, _) = match command.spawn() {
         Ok(mut child) => match child.stdin.take() {
             Some(line) => (child, line),
             None => return,
@@ -137,7 +137,6 @@ fn hold(mut command: Command, tell: &SyncSender<io::Result<bool>>, released: &Re
         }
     };
     let _ = tell.send(Ok(is_alone));
-    let mut line = line;
     if released.recv().is_ok() {
         let _ = line.write_all(b"done\n");
     }

@@ -6,7 +6,7 @@
 //! without its state keeps its front, and is decoded as a whole once more is wanted.
 //!
 //! The plain bytes of a frame have one sum, so the front of a frame is verified by the sum of the
-//! stored bytes alone. What is wrong further back is found by whoever reads further back.
+//! stored bytes alone. An error further back is found by the reader that gets there.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -60,7 +60,7 @@ impl PartFrame {
         Self(Mutex::new(Front::Decoding(Box::new(partial))))
     }
 
-    /// Waits for whoever is decoding this frame.
+    /// Waits until no other reader is decoding this frame.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Front> {
         // Decoding does not panic. If it did, the front is still as it was before.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -76,7 +76,8 @@ impl PartFrame {
     }
 
     /// Frees the state of the decoder, unless someone uses the frame. Calls `shed` with the memory
-    /// that is left before anyone else can use it. Returns whether there is no state any more.
+    /// that remains, while nobody else can use the frame. Returns whether the frame is without a
+    /// state now.
     pub(crate) fn shed(&self, shed: impl FnOnce(usize)) -> bool {
         let Some(mut front) = self.try_lock() else { return false };
         if let Front::Decoding(_) = *front {

@@ -13,8 +13,7 @@ use std::sync::{Arc, OnceLock};
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use shale_codec::Codec;
-use shale_format::limits::PAGE_PREFIX_DEPTH_MAX;
-use shale_format::page_prefix;
+use shale_format::page_prefix::{self, Prefix};
 use shale_format::root::check_page_ref;
 use shale_table::{Page, PageRef, PageSource, Schema, Table, TableRoot};
 
@@ -179,32 +178,20 @@ impl TablePages {
     }
 
     /// Reads and verifies a page, and the pages that are its prefix, and returns its plain bytes.
-    /// One read each; there are at most [`PAGE_PREFIX_DEPTH_MAX`] beside the page.
+    /// One read each.
     fn plain(&self, page: &PageRef) -> Result<Vec<u8>, ReadError> {
-        let store = &*self.store;
-        let mut above: Vec<(PageRef, Vec<u8>)> = Vec::new();
-        let mut at = *page;
-        let mut plain = loop {
-            let stored = store.read_stored(&at)?;
-            match at.codec {
-                0 => break stored, // `check_page_ref` checked that the lengths agree.
-                1 => break store.decode(&at, &[], &stored)?,
-                2 => break store.decode(&at, self.dictionary()?, &stored)?,
-                _ if above.len() == PAGE_PREFIX_DEPTH_MAX => {
-                    return Err(contradiction("too many pages need each other"));
-                }
-                _ => {
-                    let (prefix, _) = page_prefix::split(&at, &stored)?;
-                    above.push((at, stored));
-                    at = prefix;
-                }
-            }
-        };
-        for (page, stored) in above.iter().rev() {
-            let (_, compressed) = page_prefix::split(page, stored)?;
-            plain = store.decode(page, &plain, compressed)?;
-        }
-        Ok(plain)
+        page_prefix::plain_bytes(
+            page,
+            |page| self.store.read_stored(page),
+            |page, prefix, compressed| {
+                let prefix = match prefix {
+                    Prefix::None => &[],
+                    Prefix::Dictionary => self.dictionary()?,
+                    Prefix::Page(plain) => plain,
+                };
+                self.store.decode(page, prefix, compressed)
+            },
+        )
     }
 
     /// Reads and verifies a page and returns its plain bytes, past the cache.

@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex};
 use shale_codec::merkle::{derive, leaf_hash, tree as hashes_of};
 use shale_format::merkle::{
     FAN_OUT, HASH_LEN, HashRuns, IDENTITY_CONTEXT, LEAF_LEN, MERKLE_HEAD_LEN, MerkleShape,
+    decode_section,
 };
-use shale_format::{Identity, MerkleHead, SectionHeader, SectionType, Trailer};
+use shale_format::{Identity, MerkleHead, SectionType, Trailer};
 
 use crate::error::{ErrorContext, Expected, ReadError, contradiction, value};
 use crate::storage::sections::read_header;
@@ -75,39 +76,29 @@ pub(crate) fn find(
             let expected = Expected::AtLeast(MERKLE_HEAD_LEN as u64);
             return Err(value("length of its payload", header.stored_len, expected));
         }
+        let at = header.payload_offset();
+        let first_len = if is_continued { FIRST_LEN } else { MERKLE_HEAD_LEN as u64 };
+        let mut bytes = stored.read(at, header.stored_len.min(first_len) as usize)?;
         if is_continued {
-            return continued(stored, &header);
+            let list = bytes.get(MERKLE_HEAD_LEN..).unwrap_or_default();
+            let needed = MERKLE_HEAD_LEN + HashRuns::len_of(list)?;
+            if needed as u64 > header.stored_len {
+                let expected = Expected::AtLeast(needed as u64);
+                return Err(value("length of its payload", header.stored_len, expected));
+            }
+            if needed > bytes.len() {
+                // At most 16 KiB, by the limit on runs.
+                bytes = stored.read(at, needed)?;
+            }
         }
-        let mut bytes = [0; MERKLE_HEAD_LEN];
-        stored.read_into(header.payload_offset(), &mut bytes)?;
-        let head = MerkleHead::decode(&bytes, offset, header.stored_len)?;
-        Ok(LocatedTree { head, runs: HashRuns::whole(&head.shape(), offset) })
+        let (head, runs) = decode_section(&bytes, &header)?;
+        Ok(LocatedTree { head, runs })
     };
     read().map(Some).at(|| format!("merkle section at offset {offset}"))
 }
 
-/// Reads head and runs of a tree that an append continued.
-fn continued(stored: &Stored, header: &SectionHeader) -> Result<LocatedTree, ReadError> {
-    let at = header.payload_offset();
-    let mut bytes = stored.read(at, header.stored_len.min(FIRST_LEN) as usize)?;
-    let head = MerkleHead::decode_head(&bytes, header.offset)?;
-    let list = bytes.get(MERKLE_HEAD_LEN..).unwrap_or_default();
-    let needed = MERKLE_HEAD_LEN + HashRuns::len_of(list)?;
-    if needed as u64 > header.stored_len {
-        let expected = Expected::AtLeast(needed as u64);
-        return Err(value("length of its payload", header.stored_len, expected));
-    }
-    if needed > bytes.len() {
-        // At most 16 KiB, by the limit on runs.
-        bytes = stored.read(at, needed)?;
-    }
-    let list = bytes.get(MERKLE_HEAD_LEN..needed).unwrap_or_default();
-    let runs = HashRuns::decode(list, header.end(), &head.shape())?;
-    Ok(LocatedTree { head, runs })
-}
-
 /// Reads the hashes of all leaves, and proves that they lead to the head: 32 bytes for each 64 KiB
-/// that the tree covers. The head itself is not verified.
+/// that the tree covers. Returns those of whole leaves. The head itself is not verified.
 pub(crate) fn leaf_hashes(
     stored: &Stored,
     tree: &LocatedTree,
@@ -120,11 +111,12 @@ pub(crate) fn leaf_hashes(
         stored.read_into(place.start, &mut bytes[from..])?;
     }
     let (leaves, _) = bytes.as_chunks::<HASH_LEN>();
-    let hashes = hashes_of(leaves.to_vec(), FAN_OUT as usize);
+    let mut hashes = hashes_of(leaves.to_vec(), FAN_OUT as usize);
     if hashes.last() != Some(&tree.head.tree_root) {
         return Err(contradiction("the hashes of the Merkle tree do not lead to its top"));
     }
-    Ok(leaves.to_vec())
+    hashes.truncate((tree.head.covered_len / LEAF_LEN) as usize);
+    Ok(hashes)
 }
 
 /// A Merkle tree with a trusted head. Its nodes are verified when they are read.

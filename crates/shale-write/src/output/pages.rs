@@ -70,6 +70,15 @@ struct Writing {
     near_index: Option<Near>,
 }
 
+/// What a table has from an earlier one like it.
+#[derive(Default)]
+struct FromEarlier {
+    dictionary: Option<(PageRef, Arc<Vec<u8>>)>,
+    shareable: Shareable,
+    follow: Option<Follow>,
+    near_index: Option<Near>,
+}
+
 /// A page on its way to its table.
 enum Flight {
     Packing(Ticket<Result<PackedPage, WriteError>>),
@@ -111,7 +120,7 @@ impl<'p, 'env> Pages<'p, 'env> {
 
     /// Begins a table. Several tables may be written at a time.
     pub(crate) fn begin(&mut self, schema: &'static Schema) -> TableId {
-        self.begin_with(TableBuilder::new(schema), None, Shareable::default(), None)
+        self.begin_with(TableBuilder::new(schema), FromEarlier::default())
     }
 
     /// Begins a table that may resemble an earlier one of the image: it has the same dictionary,
@@ -125,25 +134,25 @@ impl<'p, 'env> Pages<'p, 'env> {
         earlier: TableRoot,
     ) -> Result<TableId, WriteError> {
         if let Some(mut written) = self.earlier.as_mut().and_then(|all| all.remove(schema.name)) {
-            let dictionary = written.dictionary.clone();
-            let follow = Some(Follow::written(&mut written));
-            let near_index = written.near_index.take();
-            let shareable = written.shareable();
-            let id = self.begin_with(TableBuilder::new(schema), dictionary, shareable, follow);
-            self.tables[id.0].near_index = near_index;
-            return Ok(id);
+            let from_earlier = FromEarlier {
+                dictionary: written.dictionary.clone(),
+                follow: Some(Follow::written(&mut written)),
+                near_index: written.near_index.take().filter(|_| self.has_prefixes()),
+                shareable: written.shareable(),
+            };
+            return Ok(self.begin_with(TableBuilder::new(schema), from_earlier));
         }
         let Some(base) = self.build.base().filter(|_| earlier.row_count > 0) else {
             return Ok(self.begin(schema));
         };
         let dictionary = dictionary_of(&**base, earlier, schema)?;
-        let dictionary = dictionary.map(|(page, plain)| (page, Arc::new(plain)));
-        let shareable = Shareable::of(&**base, earlier, schema)?;
-        let follow = Some(Follow::of(&**base, earlier, schema)?);
-        let near_index = self.near_index(earlier, schema)?;
-        let id = self.begin_with(TableBuilder::new(schema), dictionary, shareable, follow);
-        self.tables[id.0].near_index = near_index;
-        Ok(id)
+        let from_earlier = FromEarlier {
+            dictionary: dictionary.map(|(page, plain)| (page, Arc::new(plain))),
+            shareable: Shareable::of(&**base, earlier, schema)?,
+            follow: Some(Follow::of(&**base, earlier, schema)?),
+            near_index: self.near_index(earlier, schema)?,
+        };
+        Ok(self.begin_with(TableBuilder::new(schema), from_earlier))
     }
 
     /// Whether the readers of the image know pages with prefixes.
@@ -185,8 +194,8 @@ impl<'p, 'env> Pages<'p, 'env> {
         let pages = BasePages { base: &**base, table: earlier };
         let builder = TableBuilder::resume_at(schema, &earlier, row_count, &pages)?;
         let near_index = self.near_index(earlier, schema)?;
-        let id = self.begin_with(builder, dictionary, Shareable::default(), None);
-        self.tables[id.0].near_index = near_index;
+        let from_earlier = FromEarlier { dictionary, near_index, ..FromEarlier::default() };
+        let id = self.begin_with(builder, from_earlier);
         // Pages that stay may need it.
         self.tables[id.0].dictionary_used = earlier.dictionary != PageRef::default();
         let writing = &mut self.tables[id.0];
@@ -220,14 +229,9 @@ impl<'p, 'env> Pages<'p, 'env> {
         self.row(table, row)
     }
 
-    fn begin_with(
-        &mut self,
-        builder: TableBuilder,
-        dictionary: Option<(PageRef, Arc<Vec<u8>>)>,
-        shareable: Shareable,
-        follow: Option<Follow>,
-    ) -> TableId {
+    fn begin_with(&mut self, builder: TableBuilder, from_earlier: FromEarlier) -> TableId {
         let schema = builder.schema();
+        let FromEarlier { dictionary, shareable, follow, near_index } = from_earlier;
         let dictionary = dictionary.map(|(page, plain)| Dictionary { page, plain });
         self.tables.push(Writing {
             builder,
@@ -243,7 +247,7 @@ impl<'p, 'env> Pages<'p, 'env> {
                 stored_bytes: 0,
             },
             follow,
-            near_index: None,
+            near_index,
         });
         TableId(self.tables.len() - 1)
     }
@@ -480,6 +484,20 @@ fn nearest<'n>(
     Ok(best.map(|best| best.1))
 }
 
+/// Returns what is stored of a page with this prefix, if that is shorter than `len` and than the
+/// plain bytes.
+fn after(
+    scratch: &mut EncoderScratch,
+    settings: Settings,
+    prefix: &Near,
+    plain: &[u8],
+    len: usize,
+) -> Result<Option<Vec<u8>>, WriteError> {
+    let compressed = scratch.encode(settings, &prefix.plain, plain)?;
+    let is_shorter = PAGE_PREFIX_LEN + compressed.len() < len.min(plain.len());
+    Ok(is_shorter.then(|| [&page_prefix::encode(&prefix.page)[..], &compressed].concat()))
+}
+
 fn pack(
     scratch: &mut EncoderScratch,
     settings: Settings,
@@ -495,9 +513,8 @@ fn pack(
     let stored = scratch.encode(settings, dictionary, &plain)?;
     if let Some(near) = nearest(scratch, &plain, near)? {
         let plain = plain_of(scratch, &rows, &near.plain)?;
-        let compressed = scratch.encode(settings, &near.plain, &plain)?;
-        if PAGE_PREFIX_LEN + compressed.len() < stored.len().min(plain.len()) {
-            let stored = Some([&page_prefix::encode(&near.page)[..], &compressed].concat());
+        if let Some(stored) = after(scratch, settings, near, &plain, stored.len())? {
+            let stored = Some(stored);
             let (codec, prefix) = (PAGE_WITH_PREFIX, Some(near.clone()));
             return Ok(PackedPage {
                 row_count,
@@ -599,22 +616,18 @@ impl PageSink for Sink<'_, '_> {
     fn put(&mut self, plain: &[u8]) -> Result<PageRef, WriteError> {
         let mut scratch = EncoderScratch::default();
         let stored = scratch.encode(self.settings, &[], plain)?;
-        let mut prefix = None;
-        let mut page = None;
-        if let Some(near) = self.near_index {
-            let compressed = scratch.encode(self.settings, &near.plain, plain)?;
-            if PAGE_PREFIX_LEN + compressed.len() < stored.len().min(plain.len()) {
-                let stored = [&page_prefix::encode(&near.page)[..], &compressed].concat();
-                page = Some(self.store(plain, Some(&stored), PAGE_WITH_PREFIX)?);
-                prefix = Some(near.clone());
+        let after_near = match self.near_index {
+            Some(near) => after(&mut scratch, self.settings, near, plain, stored.len())?
+                .map(|stored| (stored, near.clone())),
+            None => None,
+        };
+        let is_shorter = stored.len() < plain.len();
+        let (page, prefix) = match after_near {
+            Some((stored, near)) => {
+                (self.store(plain, Some(&stored), PAGE_WITH_PREFIX)?, Some(near))
             }
-        }
-        let page = match page {
-            Some(page) => page,
-            None if stored.len() < plain.len() => {
-                self.store(plain, Some(&stored), Codec::Zstd.id())?
-            }
-            None => self.store(plain, None, Codec::Stored.id())?,
+            None if is_shorter => (self.store(plain, Some(&stored), Codec::Zstd.id())?, None),
+            None => (self.store(plain, None, Codec::Stored.id())?, None),
         };
         if let Some(written) = &mut self.written {
             written.near_index = Some(Near::written(page, Arc::new(plain.to_vec()), prefix));

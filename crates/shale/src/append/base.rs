@@ -99,10 +99,7 @@ impl Base for ImageBase {
     }
 
     fn leaves(&self) -> Result<LeafHasher, BaseError> {
-        let mut leaves = self.image.leaf_hashes()?;
-        // The last leaf goes on, unless it is whole.
-        let head = self.image.identity()?.map(|(head, _)| head);
-        leaves.truncate(head.map_or(0, |head| (head.covered_len / LEAF_LEN) as usize));
+        let leaves = self.image.leaf_hashes()?;
         let mut at = leaves.len() as u64 * LEAF_LEN;
         let mut hasher = LeafHasher::after(LEAF_LEN as usize, leaves);
         let mut bytes = Vec::new();
