@@ -49,9 +49,11 @@ pub fn as_nobody(folder: &Path, command: &Command) -> Option<Command> {
     }
     let copy = folder.join("shale-for-all");
     if !copy.exists() {
-        std::fs::copy(shale_path(), &copy).expect("root may do that");
-        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755))
-            .expect("root may do that");
+        // Not by this process: what another thread starts meanwhile could have the file open for
+        // writing, and then it cannot be executed.
+        let mut install = Command::new("install");
+        install.args(["-m", "755"]).arg(shale_path()).arg(&copy);
+        assert!(install.status().expect("coreutils are there").success(), "root may do that");
         std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777))
             .expect("root may do that");
     }

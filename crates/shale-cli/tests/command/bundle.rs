@@ -147,6 +147,17 @@ impl Bundle {
     }
 }
 
+/// Puts a program with these bytes in the place of the bundle.
+///
+/// Another process writes it: other tests start processes meanwhile, and each of them has a copy of
+/// every handle of this process until it executes its program. The kernel executes no file that
+/// somebody may still write to.
+fn replace_app(stage: &Stage, bytes: &[u8]) {
+    fs::write(stage.path("app bytes"), bytes).unwrap();
+    fs::remove_file(stage.path("app")).unwrap();
+    expect(0, stage.other("install", &["-m", "755", "app bytes", "app"]));
+}
+
 /// A program that waits for a line of its input, and what it printed first.
 struct Waiting {
     child: Child,
@@ -513,12 +524,7 @@ fn a_damaged_bundle_says_so() {
     let bundle = Bundle::new(&[]);
     let whole = fs::read(bundle.stage.path("app")).unwrap();
     let offset: usize = bundle.text(&["--appimage-offset"]).trim_end().parse().unwrap();
-    let with = |bytes: &[u8]| {
-        fs::remove_file(bundle.stage.path("app")).unwrap();
-        fs::write(bundle.stage.path("app"), bytes).unwrap();
-        let executable = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(bundle.stage.path("app"), executable).unwrap();
-    };
+    let with = |bytes: &[u8]| replace_app(&bundle.stage, bytes);
     let refused = |words: &[&str], part: &str| {
         let errors = String::from_utf8(expect(125, bundle.start(words)).stderr).unwrap();
         assert!(errors.starts_with("app: ") && errors.contains(part), "{errors}");
@@ -606,9 +612,7 @@ fn signatures_are_checked_where_that_is_asked_for() {
     let data = noise(300_000);
     let at = bytes.windows(64).position(|window| window == &data[5000..5064]).unwrap();
     bytes[at] ^= 1;
-    fs::remove_file(stage.path("app")).unwrap();
-    fs::write(stage.path("app"), bytes).unwrap();
-    fs::set_permissions(stage.path("app"), fs::Permissions::from_mode(0o755)).unwrap();
+    replace_app(stage, &bytes);
     expect(1, bundle.start(&["--appimage-signature", "key.pub"]));
 }
 
