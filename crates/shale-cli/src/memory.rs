@@ -22,6 +22,12 @@ pub fn memory() -> Option<u64> {
     group().into_iter().chain(machine()).chain(address_space).min()
 }
 
+/// Returns whether a control group allows this process less memory than the machine has. A limit
+/// also counts what the process puts into the page cache.
+pub fn is_limited() -> bool {
+    group().zip(machine()).is_some_and(|(group, machine)| group < machine)
+}
+
 /// The limit of the control groups of this process, if they have one.
 fn group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

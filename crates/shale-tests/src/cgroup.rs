@@ -8,6 +8,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Groups that this process has asked for: each gets a name of its own.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
+/// Returns whether the tests themselves run in a control group with a limit on memory.
+pub fn is_limited() -> bool {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let paths = groups.lines().filter_map(|line| line.rsplit_once(":/"));
+    let mut all = paths.flat_map(|(_, path)| Path::new(path).ancestors());
+    all.any(|group| {
+        let read = |file| fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join(file));
+        let is_set = |file| read(file).is_ok_and(|text| text.trim() != "max");
+        is_set("memory.max") || is_set("memory.high")
+    })
+}
+
 /// A control group with a limit, removed when it is dropped.
 pub struct MemoryLimit(PathBuf);
 

@@ -13,7 +13,7 @@ use shale_fuse::Options;
 use super::log::DriverLog;
 use crate::args::{Mount, Offset, ViewChoice};
 use crate::exit::Misuse;
-use crate::memory::memory;
+use crate::memory::{is_limited, memory};
 use crate::report::Say;
 use crate::{elsewhere, open, size, text};
 
@@ -55,6 +55,8 @@ const CACHE_PART: u64 = 8;
 /// Bounds of the default cache.
 const CACHE_MIN: u64 = 64 << 20;
 const CACHE_MAX: u64 = 1 << 30;
+/// Files up to this size are pushed by default. Larger ones cost few requests for their size.
+const PUSH_LEN_MAX: u64 = 16 << 10;
 
 /// An image, and the snapshot of it that its word names.
 pub struct Layer {
@@ -141,7 +143,12 @@ impl MountOptions {
                 Some(dir) => vec![union(&args.what, dir)?],
                 None => targets(&args.what)?,
             },
-            driver: Options { thread_count: args.threads, log: log.sink(), ..Options::default() },
+            driver: Options {
+                thread_count: args.threads,
+                push_len_max: if is_limited() { 0 } else { PUSH_LEN_MAX },
+                log: log.sink(),
+                ..Options::default()
+            },
             offset: args.offset,
             snapshot: args.snapshot.clone(),
             snapshots: args.snapshots,

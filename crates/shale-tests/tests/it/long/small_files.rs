@@ -1,6 +1,7 @@
 //! Promise: a program that reads a tree of small files through a mount sends few requests, and gets
 //! the bytes that it gets without pushing.
 
+use shale_tests::cgroup::{MemoryLimit, is_limited};
 use shale_tests::command::{Mount, can_mount, create, expect_code, shale};
 use shale_tests::places;
 use std::path::Path;
@@ -58,7 +59,8 @@ fn tar_of_small_files_sends_a_quarter_of_the_reads() {
     // This reads what the command says to its end: the driver and what watches it must let it go.
     let point = folder.path().join("pushing");
     std::fs::create_dir(&point).unwrap();
-    expect_code(shale(["mount", "-o", "threads=2,push=16K"]).arg(&image).arg(&point), 0);
+    let options = if is_limited() { "threads=2,push=16K" } else { "threads=2" };
+    expect_code(shale(["mount", "-o", options]).arg(&image).arg(&point), 0);
     let pushing = Mount::adopt(&point);
     assert!(tar(pushing.path()) == expected, "tar of the mount differs with pushing");
     let reads = counter(pushing.path(), "read");
@@ -74,4 +76,27 @@ fn tar_of_small_files_sends_a_quarter_of_the_reads() {
     assert_eq!(counter(listing.path(), "files_pushed"), 0);
     assert!(counter(listing.path(), "read") >= file_count);
     listing.end();
+}
+
+/// Pushed pages count as memory of the driver's group, so one with a limit pushes only if asked to.
+#[test]
+fn a_driver_with_a_memory_limit_pushes_only_if_asked_to() {
+    if !can_mount() {
+        return;
+    }
+    let folder = places::disk();
+    let (image, point) = (folder.path().join("image.shale"), folder.path().join("mount"));
+    std::fs::create_dir(&point).unwrap();
+    create(&point, &image, &["-1"]);
+    let Some(limit) = MemoryLimit::new(300 << 20) else { return };
+    for (options, says) in [("threads=2", "pushing: off"), ("push=8K,threads=2", "up to 8 KiB")] {
+        let mut mount = shale(["mount", "-v", "-o", options]);
+        mount.arg(&image).arg(&point);
+        let output = expect_code(&mut limit.around(&mount), 0);
+        let mount = Mount::adopt(&point);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(says), "{options}: {said}");
+        mount.end();
+    }
 }
