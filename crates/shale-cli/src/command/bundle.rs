@@ -67,7 +67,7 @@ pub fn run(args: &Bundle, say: &Say) -> anyhow::Result<Exit> {
         opened(path, say)
     };
     let mut hot = options.build.first.clone();
-    let ready = ready_image(&inputs, say).filter(|_| !args.train);
+    let ready = ready_image(&inputs, args, say)?;
     let made = match ready {
         Some(path) => opened(path, say)?,
         None if args.train => {
@@ -137,20 +137,49 @@ fn program(args: &Bundle) -> anyhow::Result<Vec<u8>> {
     Ok(run.to_vec())
 }
 
-/// Returns the path of the source if it is an image that can be taken as it is. One with frames of
-/// brotli is packed again: the runtime does not read them, and only early versions wrote them.
-fn ready_image(inputs: &[Input], say: &Say) -> Option<PathBuf> {
+/// Returns the path of the source if it is an image that can be taken as it is. Says so if it has
+/// to be packed again, and what does not come along then.
+///
+/// # Errors
+/// What protects the image cannot be read.
+fn ready_image(inputs: &[Input], args: &Bundle, say: &Say) -> anyhow::Result<Option<PathBuf>> {
     let [Input { kind: InputKind::Path(path), prefix: None, snapshot: None, .. }] = inputs else {
-        return None;
+        return Ok(None);
     };
     if !path.is_file() {
-        return None;
+        return Ok(None);
     }
-    let source = open::source(path, say).ok()?;
-    let image = shale::read::Image::open(source, shale::read::Options::default()).ok()?;
-    let info = shale::info(&image).ok()?;
-    let is_readable = info.codecs.iter().all(|group| group.name != "brotli");
-    (is_readable && image.recovered().is_none()).then(|| path.clone())
+    let opened = open::source(path, say).ok();
+    let opened = opened
+        .and_then(|source| shale::read::Image::open(source, shale::read::Options::default()).ok());
+    let Some(image) = opened else { return Ok(None) };
+    let info = shale::info(&image)?;
+    let why = if args.train {
+        "for --train"
+    } else if info.codecs.iter().any(|group| group.name == "brotli") {
+        // Only early versions wrote such frames.
+        "since the runtime does not read the codec brotli"
+    } else if image.recovered().is_some() {
+        "since its end is damaged"
+    } else {
+        return Ok(Some(path.clone()));
+    };
+    let mut lost = Vec::new();
+    if !shale::signatures(&image)?.is_empty() || super::sign::beside(path).exists() {
+        lost.push("its signature is not about the new image");
+    }
+    if image.snapshots().len() > 1 {
+        lost.push("only its newest snapshot is in the bundle");
+    }
+    if args.target.parity.is_none() && shale::parity_facts(&image)?.is_some() {
+        lost.push("its parity is not made again without --parity");
+    }
+    let said = format!("{}: packed again {why}", text::path(path));
+    match lost.is_empty() {
+        true => say.detail(said),
+        false => say.warn(format!("{said}; {}", lost.join("; "))),
+    }
+    Ok(None)
 }
 
 fn opened(path: PathBuf, say: &Say) -> anyhow::Result<Made> {

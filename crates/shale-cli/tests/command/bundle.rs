@@ -675,3 +675,30 @@ fn what_cannot_run_is_not_bundled() {
         fs::read(stage.path("app")).unwrap().len()
     );
 }
+
+#[test]
+fn what_a_bundle_does_not_take_over_from_an_image_is_said() {
+    let bundle = Bundle::tree();
+    let stage = &bundle.stage;
+    let runtime = runtime().to_str().unwrap();
+    stage.run(0, &["create", "app dir", "-o", "app.shale", "--parity", "5%", "-q"]);
+    stage.run(0, &["keygen", "key", "-q"]);
+    stage.run(0, &["sign", "app.shale", "-k", "key", "-q"]);
+    let made = |more: &[&str]| {
+        let words = ["bundle", "-o", "app", "-f", "--runtime", runtime];
+        String::from_utf8(stage.run(0, &[&words, more].concat()).stderr).unwrap()
+    };
+    // Taken as it is.
+    assert_eq!(made(&["app.shale", "--run", "bin/app", "-q"]), "");
+    stage.run(0, &["append", "app.shale", "app dir", "-q", "--drop-parity"]);
+    if is_root() {
+        let said = made(&["app.shale", "--run", "bin/app", "--train", "--", "cat", "data/text"]);
+        for part in ["packed again for --train", "signature", "newest snapshot", "--parity"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/images/0.3-brotli.shale");
+    let words = ["bundle", golden, "-o", "app", "-f", "-v", "-1", "--runtime", runtime];
+    let parts = ["packed again since the runtime does not read the codec brotli", "not executable"];
+    stage.fails(1, &[&words[..], &["--run", "text-0"]].concat(), &parts);
+}
