@@ -126,6 +126,12 @@ fn zero(bytes: &[u8], from: usize, len: usize) -> Vec<u8> {
 
 #[test]
 fn bursts_blocks_a_lost_beginning_and_a_lost_end_are_restored() {
+    assert_losses_are_restored(2, 1);
+}
+
+/// Loses the beginning, the end, bursts at one more than this many places, and leaves in this many
+/// choices.
+fn assert_losses_are_restored(bursts: usize, choices: u64) {
     let place = Place::new();
     let bytes = place.image("image", 24 * MIB, 50_000);
     let files = contents(&open(bytes.clone())).unwrap();
@@ -138,8 +144,8 @@ fn bursts_blocks_a_lost_beginning_and_a_lost_end_are_restored() {
     restored(&zero(&bytes, 0, MIB), "the first MiB is zero");
     restored(&bytes[..len - MIB], "the last MiB is cut off");
     let burst = len / 25;
-    for part in 0..=12 {
-        let from = (len - burst) / 12 * part;
+    for part in 0..=bursts {
+        let from = (len - burst) / bursts * part;
         restored(&zero(&bytes, from, burst), &format!("a burst at {from}"));
     }
     // Where data end and parity begins, at odd places.
@@ -148,7 +154,7 @@ fn bursts_blocks_a_lost_beginning_and_a_lost_end_are_restored() {
     for from in [parity - burst, parity - burst / 2 + 1, parity - 100, parity, parity + 65] {
         restored(&zero(&bytes, from, burst), &format!("a burst at {from}, parity at {parity}"));
     }
-    for seed in 0..6 {
+    for seed in 0..choices {
         let mut random = Random(seed);
         let mut damaged = bytes.clone();
         for _ in 0..len / LEAF / 25 {
@@ -635,4 +641,14 @@ fn an_image_of_the_first_format_gets_parity_and_an_identity() {
     assert!(check(source, &CheckOptions::default(), &NoProgress).unwrap().is_clean());
     let damaged = zero(&after, 0, before.len().min(after.len() / 4));
     assert_restored(&place, &damaged, &after, &files, "half of it is zero");
+}
+
+/// What `make check` tries a sample of.
+mod long {
+    use super::assert_losses_are_restored;
+
+    #[test]
+    fn many_bursts_and_lost_blocks_are_restored() {
+        assert_losses_are_restored(12, 6);
+    }
 }

@@ -101,16 +101,19 @@ fn prose(seed: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn awkward_lengths_come_back_with_prefixes_of_awkward_lengths() {
-    let lens = [0, 1, 2, 3, 7, 8, 9, 63, 64, 65, 255, 1000, 4095, 4096, 4097, 65_535, 65_537];
-    let prefix_lens = [0, 1, 2, 7, 8, 9, 300, 65_535, 65_536, 70_000];
+    assert_lengths_come_back(&[0, 1, 9, 65, 4097, 65_537], &[0, 7, 70_000]);
+}
+
+/// Encodes and decodes text and noise of these lengths, after prefixes of these lengths.
+fn assert_lengths_come_back(lens: &[usize], prefix_lens: &[usize]) {
     let mut decoder = Decoder::new();
     for &text in SETTINGS {
         let mut encoder = Encoder::new(settings(text)).unwrap();
         let (plain, prefix) = (prose(1, 65_537), prose(2, 70_000));
         let random = noise(3, 4097);
-        for prefix_len in prefix_lens {
+        for &prefix_len in prefix_lens {
             let prefix = &prefix[..prefix_len];
-            for len in lens {
+            for &len in lens {
                 round_trip(&mut encoder, &mut decoder, prefix, &plain[..len]);
                 if len < random.len() {
                     round_trip(&mut encoder, &mut decoder, prefix, &random[..len]);
@@ -185,6 +188,11 @@ fn a_prefix_that_looks_like_a_zstd_dictionary_is_raw_content_all_the_same() {
 
 #[test]
 fn an_encoder_s_past_does_not_show_in_its_output() {
+    assert_past_does_not_show(&[[2, 4, 4, 0, 1]]);
+}
+
+/// Encodes five inputs in these orders with one encoder, and each with an encoder of its own.
+fn assert_past_does_not_show(orders: &[[usize; 5]]) {
     let inputs = [
         (Vec::new(), prose(20, 200_000)),
         (prose(21, 100_000), prose(22, 50_000)),
@@ -200,8 +208,8 @@ fn an_encoder_s_past_does_not_show_in_its_output() {
             })
             .collect();
         let mut encoder = Encoder::new(settings(text)).unwrap();
-        for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 4, 4, 0, 1]] {
-            for index in order {
+        for order in orders {
+            for &index in order {
                 let (prefix, plain) = &inputs[index];
                 assert!(encode(&mut encoder, prefix, plain) == fresh[index], "{text}, {index}");
             }
@@ -342,5 +350,21 @@ proptest! {
             filter.reverse(&mut bytes);
             prop_assert_eq!(&bytes, &plain);
         }
+    }
+}
+
+/// What `make check` tries a sample of.
+mod long {
+    use super::{assert_lengths_come_back, assert_past_does_not_show};
+
+    #[test]
+    fn many_awkward_lengths_come_back() {
+        let lens = [0, 1, 2, 3, 7, 8, 9, 63, 64, 65, 255, 1000, 4095, 4096, 4097, 65_535, 65_537];
+        assert_lengths_come_back(&lens, &[0, 1, 2, 7, 8, 9, 300, 65_535, 65_536, 70_000]);
+    }
+
+    #[test]
+    fn an_encoder_s_longer_past_does_not_show_in_its_output() {
+        assert_past_does_not_show(&[[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]]);
     }
 }

