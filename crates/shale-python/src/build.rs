@@ -176,7 +176,7 @@ pub(crate) fn check<'py>(
         Some(text) => Some(text.parse::<Identity>().map_err(PyValueError::new_err)?),
         None => None,
     };
-    let source = source::open(source)?;
+    let source = source::open(source)?.source;
     let cancel = Cancel::new();
     let options =
         CheckOptions::default().level(level).expect(expect).threads(threads).cancel(cancel.clone());

@@ -10,6 +10,8 @@
 
 mod failure; // errors as exceptions of Python
 mod source; // bytes that Python reads
+mod bytes; // bytes objects that are filled after they were made
+mod bulk; // many files at once
 mod tree; // an open image and its trees
 mod work; // long work: progress, and the interrupt key
 mod build; // create, append, cut, merge, check, extract
@@ -22,5 +24,7 @@ mod _native {
     #[pymodule_export]
     use crate::build::{append, check, create, cut, extract, merge};
     #[pymodule_export]
-    use crate::tree::{Image, Tree};
+    use crate::bulk::Bulk;
+    #[pymodule_export]
+    use crate::tree::{Image, Steps, Tree};
 }

@@ -14,16 +14,25 @@ use shale::read::{ByteSource, Fault, FileSource, MemorySource, ReadError};
 
 use crate::failure::{Raised, read_failure};
 
+/// An open source.
+pub(crate) struct Opened {
+    pub(crate) source: Arc<dyn ByteSource>,
+    /// Its bytes come from Python: reading needs the interpreter.
+    pub(crate) is_python: bool,
+}
+
 /// Opens what the package calls a source: its path if it has one, its bytes, or itself.
-pub(crate) fn open(source: &Bound<'_, PyAny>) -> PyResult<Arc<dyn ByteSource>> {
+pub(crate) fn open(source: &Bound<'_, PyAny>) -> PyResult<Opened> {
     let py = source.py();
     if let Ok(bytes) = source.cast::<PyBytes>() {
-        return Ok(Arc::new(MemorySource::new(bytes.as_bytes())));
+        let source = Arc::new(MemorySource::new(bytes.as_bytes()));
+        return Ok(Opened { source, is_python: false });
     }
     if let Ok(path) = source.extract::<PathBuf>() {
         let opened = py.detach(|| FileSource::open(&path));
         let opened = opened.map_err(|error| ReadError::from(Fault::Open { path, error }));
-        return Ok(Arc::new(opened.map_err(|error| read_failure(py, error))?));
+        let source = Arc::new(opened.map_err(|error| read_failure(py, error))?);
+        return Ok(Opened { source, is_python: false });
     }
     let len = source.getattr("size")?.extract()?;
     let is_far = match source.getattr_opt("is_far")? {
@@ -34,7 +43,8 @@ pub(crate) fn open(source: &Bound<'_, PyAny>) -> PyResult<Arc<dyn ByteSource>> {
         Some(base_len) => base_len.extract()?,
         None => 0,
     };
-    Ok(Arc::new(PythonSource { object: source.clone().unbind(), len, is_far, base_len }))
+    let source = PythonSource { object: source.clone().unbind(), len, is_far, base_len };
+    Ok(Opened { source: Arc::new(source), is_python: true })
 }
 
 /// An object with `read_at(offset, length)`.

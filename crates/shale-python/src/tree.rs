@@ -4,25 +4,29 @@
 //! not lead to anything, a method returns the number of the error, and the package raises the
 //! exception with the path as the caller wrote it.
 
-use std::sync::Arc;
-use std::thread;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString};
 use shale::read::{
-    Attributes, Fault, Identity, InodeKind, Options, PieceKind, ReadError, SnapshotChoice,
-    TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME, Timestamp,
+    Attributes, Identity, InodeKind, Options, PieceKind, ReadError, SnapshotChoice, TIME_ATIME,
+    TIME_BTIME, TIME_CTIME, TIME_MTIME, Timestamp, Walk, Workers,
 };
 
+use crate::bulk::Bulk;
+use crate::bytes::Blank;
 use crate::failure::{named, read_failure};
-use crate::source;
+use crate::source::{self, Opened};
 
 /// Smallest bound of the page cache: a few pages of each table.
 const PAGE_BYTES_MIN: u64 = 4 << 20;
 /// Links that one path may pass, as on Linux.
 const LINKS_MAX: usize = 40;
-/// Longest range that one call returns: what a list of bytes can hold on any system.
-const READ_LEN_MAX: u64 = isize::MAX as u64;
+/// Entries that one step of a walk returns.
+const STEP_ENTRIES: usize = 1024;
 
 const ENOENT: i32 = 2;
 const ENOTDIR: i32 = 20;
@@ -35,6 +39,8 @@ type Times = (Option<i128>, Option<i128>, Option<i128>, Option<i128>);
 #[pyclass(frozen)]
 pub(crate) struct Image {
     pub(crate) image: Arc<shale::read::Image>,
+    /// The source needs the interpreter.
+    is_python: bool,
 }
 
 #[pymethods]
@@ -50,13 +56,17 @@ impl Image {
                 pyo3::exceptions::PyValueError::new_err(format!("expect: {error}"))
             })?),
         };
-        let source = source::open(source)?;
+        let Opened { source, is_python } = source::open(source)?;
         let options = Options::default().expect(expect).cache_bytes_max(cache_bytes);
         // Who wants a small cache of frames opens many images, and wants few pages of each, too.
         let page_bytes = options.page_cache_bytes_max.min(cache_bytes.max(PAGE_BYTES_MIN));
-        let options = options.page_cache_bytes_max(page_bytes);
+        let mut options = options.page_cache_bytes_max(page_bytes);
+        if !is_python {
+            // They go on while Python does something else, and there may be no interpreter then.
+            options = options.workers(Workers::new(0));
+        }
         let opened = py.detach(|| shale::read::Image::open(source, options));
-        Ok(Self { image: opened.map_err(|error| read_failure(py, error))? })
+        Ok(Self { image: opened.map_err(|error| read_failure(py, error))?, is_python })
     }
 
     /// The identity in hexadecimal; `None` in images of format 0.1.
@@ -88,7 +98,8 @@ impl Image {
     /// The tree of a snapshot.
     fn tree(&self, py: Python<'_>, index: usize) -> PyResult<Tree> {
         let tree = self.image.tree(&SnapshotChoice::Index(index));
-        Ok(Tree { tree: tree.map_err(|error| read_failure(py, error))? })
+        let tree = tree.map_err(|error| read_failure(py, error))?;
+        Ok(Tree { tree, is_python: self.is_python, last: Mutex::default() })
     }
 }
 
@@ -96,6 +107,63 @@ impl Image {
 #[pyclass(frozen)]
 pub(crate) struct Tree {
     pub(crate) tree: shale::read::Tree,
+    is_python: bool,
+    /// The directory that was found last, as it was written, and its inode. Only if no link and no
+    /// `..` lies on the way to it.
+    last: Mutex<Option<(Vec<u8>, u64)>>,
+}
+
+/// A walk over everything below a directory: an iterator over lists of (path, inode, mode, size),
+/// parents first, in the order of names.
+#[pyclass(frozen)]
+pub(crate) struct Steps {
+    walk: Mutex<Walk>,
+    /// What paths begin with.
+    above: Vec<u8>,
+}
+
+#[pymethods]
+impl Steps {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    /// The next entries. The size is that of a file or of the target of a link, and 0 for others.
+    #[allow(clippy::type_complexity)] // A record of Python.
+    fn __next__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Option<Vec<(Bound<'py, PyString>, u64, u32, u64)>>> {
+        let walked = py.detach(|| self.advance()).map_err(|error| read_failure(py, error))?;
+        if walked.is_empty() {
+            return Ok(None);
+        }
+        let entry = |(path, inode, mode, size): (Vec<u8>, u64, u32, u64)| {
+            // Decoded as Python decodes names of files.
+            Ok((OsStr::from_bytes(&path).into_pyobject(py)?, inode, mode, size))
+        };
+        walked.into_iter().map(entry).collect::<PyResult<Vec<_>>>().map(Some)
+    }
+}
+
+impl Steps {
+    fn advance(&self) -> Result<Vec<(Vec<u8>, u64, u32, u64)>, ReadError> {
+        let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = Vec::new();
+        while found.len() < STEP_ENTRIES
+            && let Some(step) = walk.advance()?
+        {
+            let of = step.attributes;
+            if step.depth > 0 {
+                let size = match of.kind {
+                    InodeKind::File | InodeKind::Symlink => of.size,
+                    _ => 0,
+                };
+                found.push(([&self.above, step.path].concat(), of.inode, of.mode(), size));
+            }
+        }
+        Ok(found)
+    }
 }
 
 #[pymethods]
@@ -143,28 +211,14 @@ impl Tree {
         Ok(found.map(|(name, inode, mode)| (PyBytes::new(py, &name), inode, mode)).collect())
     }
 
-    /// Everything below a directory, parents first, by path: (path, inode, mode, size).
-    #[allow(clippy::type_complexity)] // A record of Python.
-    fn below<'py>(
-        &self,
-        py: Python<'py>,
-        inode: u64,
-    ) -> PyResult<Vec<(Bound<'py, PyBytes>, u64, u32, u64)>> {
-        let walk = || {
-            let mut found = Vec::new();
-            let mut walk = self.tree.walk(inode)?;
-            while let Some(step) = walk.advance()? {
-                let of = step.attributes;
-                found.push((step.path.to_vec(), of.inode, of.mode(), of.size));
-            }
-            Ok(found)
-        };
-        let found: Vec<(Vec<u8>, u64, u32, u64)> =
-            py.detach(walk).map_err(|error| read_failure(py, error))?;
-        let found = found.into_iter();
-        Ok(found
-            .map(|(path, inode, mode, size)| (PyBytes::new(py, &path), inode, mode, size))
-            .collect())
+    /// Everything below a directory; paths begin with `above`.
+    fn steps(&self, py: Python<'_>, inode: u64, above: Vec<u8>) -> PyResult<Steps> {
+        if inode == self.tree.root_inode() {
+            py.detach(|| self.tree.will_list());
+        }
+        let walk = py.detach(|| self.tree.walk(inode));
+        let walk = Mutex::new(walk.map_err(|error| read_failure(py, error))?);
+        Ok(Steps { walk, above })
     }
 
     /// Target of a symbolic link.
@@ -196,40 +250,36 @@ impl Tree {
         offset: u64,
         length: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let failed = |error| read_failure(py, error);
-        let of = py.detach(|| self.tree.attributes(inode)).map_err(failed)?;
-        let Some(content) = of.content() else {
-            // The reader says what is wrong with it.
-            let none = py.detach(|| self.tree.read(inode, offset, &mut [])).map_err(failed)?;
-            return Ok(PyBytes::new(py, &vec![0; none]));
-        };
-        let len = length.min(of.size.saturating_sub(offset));
-        if len > READ_LEN_MAX {
-            return Err(pyo3::exceptions::PyMemoryError::new_err("a range that no memory holds"));
-        }
-        PyBytes::new_with(py, len as usize, |buf| {
-            let image = self.tree.image();
-            let read = py.detach(|| image.read_content(content, offset, buf));
-            let read = read.map_err(|error| failed(error.at(format!("file inode {inode}"))))?;
-            match read == len as usize {
-                true => Ok(()),
-                false => Err(named(py, "DamagedError", "a file is shorter than it says".into())),
-            }
-        })
+        let of = py.detach(|| self.tree.attributes(inode));
+        self.read_range(py, &of.map_err(|error| read_failure(py, error))?, offset, length)
     }
 
-    /// Several ranges, each (inode, offset, length), in the order of the list. They are read in
-    /// the order of contents, side by side on `threads` threads, so that a frame that holds several
-    /// of them is decoded about once.
-    fn read_many<'py>(
+    /// All bytes of the regular file at a path, links followed; `None` where there is no such file.
+    /// One call instead of `resolve` and `read`, which say what is wrong.
+    fn read_path<'py>(
         &self,
         py: Python<'py>,
+        path: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let found = py.detach(|| self.find(path, true));
+        match found.map_err(|error| read_failure(py, error))? {
+            Ok(of) if of.kind == InodeKind::File => self.read_range(py, &of, 0, of.size).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Several ranges, each (inode, offset, length), in the order in which they are stored: an
+    /// iterator over lists of (number of the range, bytes or an exception). They are read on
+    /// `threads` threads, and ahead of the caller, so that a frame that holds several of them is
+    /// decoded about once.
+    fn read_stored(
+        &self,
+        py: Python<'_>,
         ranges: Vec<(u64, u64, u64)>,
         threads: usize,
-    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let read = py.detach(|| self.read_sorted(&ranges, threads.clamp(1, 64)));
-        let read = read.map_err(|error| read_failure(py, error))?;
-        Ok(read.iter().map(|bytes| PyBytes::new(py, bytes)).collect())
+    ) -> PyResult<Bulk> {
+        let bulk = py.detach(|| Bulk::new(&self.tree, &ranges, threads, self.is_python));
+        bulk.map_err(|error| read_failure(py, error))
     }
 
     /// Where regular files are stored: (content, first frame, last frame), `None` for files without
@@ -282,18 +332,70 @@ impl Tree {
         Ok((self.tree.attributes(inode)?.content().unwrap_or(0), frames))
     }
 
-    /// The inner error is what a system call would return.
+    fn read_range<'py>(
+        &self,
+        py: Python<'py>,
+        of: &Attributes,
+        offset: u64,
+        length: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let failed =
+            |error: ReadError| read_failure(py, error.at(format!("file inode {}", of.inode)));
+        let Some(content) = of.content() else {
+            // The reader says what is wrong with it.
+            py.detach(|| self.tree.read(of.inode, offset, &mut [])).map_err(failed)?;
+            return Ok(PyBytes::new(py, b""));
+        };
+        let len = length.min(of.size.saturating_sub(offset));
+        let len = usize::try_from(len)
+            .map_err(|_| PyMemoryError::new_err("a range that no memory holds"))?;
+        let mut blank = Blank::new(py, len)?;
+        let mut room = blank.room(len);
+        let range = offset..offset.saturating_add(len as u64);
+        let read = py.detach(|| {
+            self.tree.image().read_content_with(content, range, |bytes| _ = room.append(bytes))
+        });
+        read.map_err(failed)?;
+        blank
+            .finish(py)
+            .ok_or_else(|| named(py, "DamagedError", "a file is shorter than it says".to_owned()))
+    }
+
+    /// Finds a path in the directory that was found last, as most paths follow others of the same
+    /// directory. Returns `None` if it takes all of [`Tree::find`].
+    fn find_beside(
+        &self,
+        path: &[u8],
+        follow: bool,
+    ) -> Result<Option<Result<Attributes, i32>>, ReadError> {
+        let Some((above, name)) = split(path) else { return Ok(None) };
+        let directory = match &*self.last.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((path, inode)) if path == above => *inode,
+            _ => return Ok(None),
+        };
+        Ok(match self.tree.lookup_attributes(directory, name)? {
+            None => Some(Err(ENOENT)),
+            Some(found) if follow && found.kind == InodeKind::Symlink => None,
+            Some(found) => Some(Ok(found)),
+        })
+    }
+
+    /// Follows a path from the root. The inner error is what a system call would return.
     fn find(&self, path: &[u8], follow: bool) -> Result<Result<Attributes, i32>, ReadError> {
+        if let Some(found) = self.find_beside(path, follow)? {
+            return Ok(found);
+        }
         let mut waiting = Vec::new();
         push(&mut waiting, path);
         let mut stack = vec![self.tree.attributes(self.tree.root_inode())?];
-        let mut links = 0;
+        let (mut links, mut is_plain) = (0, true);
         while let Some(name) = waiting.pop() {
             let Some(here) = stack.last() else { break };
             if here.kind != InodeKind::Directory {
                 return Ok(Err(ENOTDIR));
             }
             if name == b".." {
+                is_plain = false;
                 if stack.len() > 1 {
                     stack.pop();
                 }
@@ -303,6 +405,7 @@ impl Tree {
                 return Ok(Err(ENOENT));
             };
             if found.kind == InodeKind::Symlink && (follow || !waiting.is_empty()) {
+                is_plain = false;
                 links += 1;
                 if links > LINKS_MAX {
                     return Ok(Err(ELOOP));
@@ -316,71 +419,23 @@ impl Tree {
             }
             stack.push(found);
         }
+        if is_plain
+            && let Some((above, _)) = split(path)
+            && let [.., directory, _] = &stack[..]
+        {
+            let last = Some((above.to_vec(), directory.inode));
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        }
         // The root is never popped.
         Ok(stack.pop().ok_or(ENOENT))
     }
-
-    fn read_sorted(
-        &self,
-        ranges: &[(u64, u64, u64)],
-        threads: usize,
-    ) -> Result<Vec<Vec<u8>>, ReadError> {
-        let image = self.tree.image();
-        let mut order = Vec::with_capacity(ranges.len());
-        for (index, &(inode, offset, len)) in ranges.iter().enumerate() {
-            let of = self.tree.attributes(inode)?;
-            let len = len.min(of.size.saturating_sub(offset));
-            let Some(content) = of.content() else {
-                self.tree.read(inode, offset, &mut [])?; // Says what is wrong with it.
-                continue;
-            };
-            order.push((content, offset, len, index));
-        }
-        order.sort_unstable();
-        let one = |part: &[(u64, u64, u64, usize)]| {
-            let mut read = Vec::with_capacity(part.len());
-            for &(content, offset, len, index) in part {
-                let mut bytes = room_for(len)?;
-                // Appended and not read into: nothing has to be zeroed first.
-                let append = |part: &[u8]| {
-                    bytes.extend_from_slice(part);
-                    true
-                };
-                image
-                    .visit_content(content, offset..offset.saturating_add(len), append)
-                    .map_err(|error| error.at(format!("file inode {}", ranges[index].0)))?;
-                read.push((index, bytes));
-            }
-            Ok::<_, ReadError>(read)
-        };
-        let part_len = order.len().div_ceil(threads).max(1);
-        let parts: Vec<Result<_, ReadError>> = thread::scope(|scope| {
-            let started: Vec<_> =
-                order.chunks(part_len).map(|part| scope.spawn(move || one(part))).collect();
-            let join = |one: thread::ScopedJoinHandle<'_, _>| match one.join() {
-                Ok(read) => read,
-                Err(panic) => std::panic::resume_unwind(panic),
-            };
-            started.into_iter().map(join).collect()
-        });
-        let mut all = vec![Vec::new(); ranges.len()];
-        for part in parts {
-            for (index, bytes) in part? {
-                all[index] = bytes;
-            }
-        }
-        Ok(all)
-    }
 }
 
-/// Returns an empty list with room. A hostile image may claim files of any size, so the memory may
-/// not be there.
-fn room_for(len: u64) -> Result<Vec<u8>, ReadError> {
-    let mut bytes = Vec::new();
-    match usize::try_from(len).ok().filter(|&len| bytes.try_reserve_exact(len).is_ok()) {
-        Some(_) => Ok(bytes),
-        None => Err(Fault::TooLong { len, len_max: READ_LEN_MAX }.into()),
-    }
+/// A path as what is above its last name, and that name. `None` if it ends with no name.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    let (above, name) = path.split_at(at);
+    (!matches!(name, b"" | b"." | b"..")).then_some((above, name))
 }
 
 /// Puts the names of a path on a stack, the first one on top.

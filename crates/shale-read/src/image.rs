@@ -372,6 +372,30 @@ impl Image {
         self.contents.read(content, offset, buf)
     }
 
+    /// As [`Image::read_content`], but gives the bytes to `take`, slice after slice, instead of
+    /// copying them: for a target that a buffer would have to be copied to.
+    ///
+    /// # Errors
+    /// As [`Image::read_content`].
+    pub fn read_content_with(
+        &self,
+        content: u64,
+        range: Range<u64>,
+        take: impl FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        self.contents.read_with(content, range, take)
+    }
+
+    /// Where a content is stored, as a number to sort by: contents that are read in this order have
+    /// their frames decoded about once. The greatest number if nothing of its beginning is stored.
+    /// Touches a page of contents and one or two of extents; decodes nothing.
+    ///
+    /// # Errors
+    /// There is no such content, or one of its first extents is damaged.
+    pub fn content_place(&self, content: u64) -> Result<u64, ReadError> {
+        self.contents.place(content)
+    }
+
     /// Calls `visit` with the bytes of `range` of a content, slice after slice, until it returns
     /// false. Copies nothing: slices are parts of decoded frames, or zeroes.
     ///

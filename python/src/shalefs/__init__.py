@@ -12,10 +12,10 @@ from typing import Any, Mapping, Optional, Union
 
 from .building import BuildReport, CheckReport, IncompleteWarning, append, check, create, extract_all, merge
 from .errors import DamagedError, IdentityError, NotAnImageError, ShaleError, UnsupportedError
-from .filesystem import Base, FileSystem, RawFile, Source, Stat
+from .filesystem import CACHE_BYTES, Base, Entry, FileSystem, RawFile, Source, Stat
 from ._engine import native as _native
 
-__all__ = ["BuildReport", "CheckReport", "DamagedError", "FileSystem", "IdentityError", "IncompleteWarning",
+__all__ = ["BuildReport", "CheckReport", "DamagedError", "Entry", "FileSystem", "IdentityError", "IncompleteWarning",
            "NotAnImageError", "RawFile", "ShaleError", "Stat", "UnsupportedError", "append", "check", "create",
            "engine", "extract_all", "merge", "open"]
 __version__ = "0.1.0"
@@ -23,14 +23,14 @@ engine = "pure" if _native is None else "native"
 
 
 def open(source: Source, snapshot: Union[str, int, None] = None,  # noqa: A001 (a verb of its own)
-         expect: Optional[str] = None, cache_bytes: int = 64 << 20,
+         expect: Optional[str] = None, cache_bytes: int = CACHE_BYTES,
          storage_options: Optional[Mapping[str, Any]] = None, base: Optional[Base] = None) -> FileSystem:
     """Opens an image: a path, a URL, the bytes of one (bytearray, memoryview), or a seekable binary file object.
 
     URLs are those that fsspec knows (`https://`, `s3://`, ...), with its `storage_options`. Only what is used is
     fetched.
     `snapshot` is a name, a number from 0, "#NUMBER", "latest" (default), or a time in UTC such as "2026-11-22" or
-    "2026-11-22T10:00", which means the newest snapshot not after it. With `expect`, an identity in hexadecimal, every
+    "2026-11-22T10:00", which means the newest snapshot not after it. Up to `cache_bytes` of what was decoded is kept. With `expect`, an identity in hexadecimal, every
     byte is verified against it. `base` is the base of a thin image: a path, a directory that holds it, a URL or bytes;
     it is also looked for beside the thin image, as the other parts of a split image are beside the first.
     Raises NotAnImageError, UnsupportedError, DamagedError or IdentityError.

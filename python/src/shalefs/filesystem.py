@@ -12,8 +12,8 @@ import re
 import stat as stat_module
 import time
 import weakref
-from typing import (IO, Any, BinaryIO, Iterator, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union,
-                    overload)
+from typing import (IO, Any, BinaryIO, Iterable, Iterator, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar,
+                    Union, overload)
 from urllib.parse import quote, unquote_to_bytes
 
 from . import errors
@@ -26,6 +26,10 @@ PathType = Union[str, bytes, "os.PathLike[str]"]
 # A path or URL; the bytes of an image; a seekable binary file.
 Source = Union[str, "os.PathLike[str]", bytearray, memoryview, BinaryIO, IO[bytes]]
 Base = Union[str, "os.PathLike[str]", bytearray, memoryview]
+File = TypeVar("File", str, bytes, "os.PathLike[str]", "Entry")
+# Decoded frames that an image keeps by default, as a mount does. With less, frames that others refer to are decoded
+# again and again.
+CACHE_BYTES = 256 << 20
 
 
 class Stat(NamedTuple):
@@ -46,6 +50,42 @@ class Stat(NamedTuple):
     @property
     def st_mtime(self) -> float:
         return (self.st_mtime_ns or 0) / 1e9
+
+
+class Entry:
+    """Something below a directory, as `entries` and `files` find it.
+
+    It is given where a path is expected (it is an `os.PathLike`), and the image that made it then looks nothing up.
+    """
+
+    __slots__ = ("path", "inode", "mode", "size", "_tree")
+
+    def __init__(self, path: str, inode: int, mode: int, size: int, _tree: Any = None) -> None:
+        self.path, self.inode, self.mode, self.size, self._tree = path, inode, mode, size, _tree
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def is_file(self) -> bool:
+        """Whether it is a regular file. Links are not followed."""
+        return stat_module.S_ISREG(self.mode)
+
+    def is_dir(self) -> bool:
+        return stat_module.S_ISDIR(self.mode)
+
+    def is_symlink(self) -> bool:
+        return stat_module.S_ISLNK(self.mode)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"<shalefs.Entry {self.path!r}>"
+
+    def __reduce__(self):
+        # In another process it is found by its path.
+        return Entry, (self.path, self.inode, self.mode, self.size)
 
 
 # A path with a colon is no URL.
@@ -104,7 +144,7 @@ class FileSystem:
     """A snapshot of an image. Reads are safe for threads; pickling and forks reopen the image on the other side."""
 
     def __init__(self, source: Source, snapshot: Union[str, int, None] = None, expect: Optional[str] = None,
-                 cache_bytes: int = 64 << 20, storage_options: Optional[Mapping[str, Any]] = None,
+                 cache_bytes: int = CACHE_BYTES, storage_options: Optional[Mapping[str, Any]] = None,
                  base: Optional[Base] = None) -> None:
         self._arguments = (source, snapshot, expect, cache_bytes, storage_options, base)
         self._before_fork = None
@@ -210,7 +250,10 @@ class FileSystem:
 
     def _resolve(self, path: PathType, follow=True):
         """(inode, mode, size) of a path. Symbolic links are followed inside the image."""
-        number, inode, mode, size = self._tree.resolve(os.fsencode(path), follow)
+        tree = self._tree
+        if path.__class__ is Entry and path._tree is tree and not (follow and stat_module.S_ISLNK(path.mode)):
+            return path.inode, path.mode, path.size
+        number, inode, mode, size = tree.resolve(os.fsencode(path), follow)
         if number:
             raise OSError(number, os.strerror(number), path)
         return inode, mode, size
@@ -282,11 +325,35 @@ class FileSystem:
             yield path, directories, files
             waiting += reversed(below)
 
+    def entries(self, top: PathType = "") -> Iterator[Entry]:
+        """Everything below `top`, parents first, sorted name by name. Links are not followed."""
+        tree = self._tree
+        for batch in self._steps(tree, top):
+            for path, inode, mode, size in batch:
+                yield Entry(path, inode, mode, size, tree)
+
+    def files(self, top: PathType = "") -> Iterator[Entry]:
+        """The regular files below `top`, in the order of `entries`."""
+        tree, is_file = self._tree, stat_module.S_ISREG
+        for batch in self._steps(tree, top):
+            for path, inode, mode, size in batch:
+                if is_file(mode):
+                    yield Entry(path, inode, mode, size, tree)
+
     def find(self, top: PathType = "") -> Iterator[str]:
-        """Paths of everything below `top` that is no directory."""
-        for path, _, files in self.walk(top):
-            for name in files:
-                yield f"{path}/{name}" if path else name
+        """Paths of everything below `top` that is no directory, in the order of `entries`."""
+        is_dir = stat_module.S_ISDIR
+        for batch in self._steps(self._tree, top):
+            for path, _, mode, _ in batch:
+                if not is_dir(mode):
+                    yield path
+
+    def _steps(self, tree, top):
+        inode, mode, _ = self._resolve(top)
+        if not stat_module.S_ISDIR(mode):
+            raise errors.not_a_directory(top)
+        above = os.fsencode(top).strip(b"/")
+        return tree.steps(inode, above + b"/" if above else b"")
 
     def glob(self, pattern: str) -> List[str]:
         """Paths that match a pattern: `*`, `?` and sets within a name, `**` for any number of directories."""
@@ -371,16 +438,45 @@ class FileSystem:
 
     def read_bytes(self, path: PathType, start: int = 0, end: Optional[int] = None) -> bytes:
         """Bytes `start` to `end` of a file; negative places count from its end, as in slices."""
+        if start == 0 and end is None and path.__class__ is not Entry:
+            data = self._tree.read_path(os.fsencode(path))
+            if data is not None:
+                return data
         return self._tree.read(*self._range(path, start, end))
+
+    @overload
+    def read_many(self, files: None = None, *, threads: int = 0) -> Iterator[Tuple[Entry, bytes]]: ...
+
+    @overload
+    def read_many(self, files: Iterable[File], *, threads: int = 0) -> Iterator[Tuple[File, bytes]]: ...
+
+    def read_many(self, files: Any = None, *, threads: int = 0) -> Iterator[Tuple[Any, bytes]]:
+        """Each of `files`, paths or entries, with all of its bytes; without `files`, all regular files of the image.
+
+        They come in the order in which the image stores them, so that what lies together is decoded once. The compiled
+        module reads on `threads` threads (0 means one a processor), 32 MiB ahead of the caller or one larger file.
+        """
+        chosen = list(self.files() if files is None else files)
+        wanted = [(inode, 0, size) for inode, size in map(self._file, chosen)]
+        for batch in self._tree.read_stored(wanted, _threads(threads)):
+            for at, data in batch:
+                if isinstance(data, BaseException):
+                    raise data
+                yield chosen[at], data
 
     def read_ranges(self, ranges: Sequence[Tuple[PathType, int, Optional[int]]], threads: int = 0) -> List[bytes]:
         """Several ranges (path, start, end), as read_bytes gives them.
 
-        They are read in the order in which the image stores them, so what lies together is decoded once. With the
-        compiled module, `threads` of them at once; 0 means one a processor.
+        They are read as by `read_many`, and returned together, in the order of `ranges`.
         """
+        found = [b""] * len(ranges)
         wanted = [self._range(path, start, end) for path, start, end in ranges]
-        return self._tree.read_many(wanted, threads or os.cpu_count() or 1)
+        for batch in self._tree.read_stored(wanted, _threads(threads)):
+            for at, data in batch:
+                if isinstance(data, BaseException):
+                    raise data
+                found[at] = data
+        return found
 
     def _range(self, path, start, end):
         inode, size = self._file(path)
@@ -498,6 +594,10 @@ class RawFile(io.RawIOBase):
             view[:len(data)] = data
         self._at += len(data)
         return len(data)
+
+
+def _threads(count):
+    return count or os.cpu_count() or 1
 
 
 def _reopen(filesystem, name, at):

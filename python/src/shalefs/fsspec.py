@@ -8,7 +8,7 @@ import stat as stat_module
 import fsspec
 from fsspec.archive import AbstractArchiveFileSystem
 
-from .filesystem import FileSystem
+from .filesystem import CACHE_BYTES, FileSystem
 
 _KINDS = {stat_module.S_IFDIR: "directory", stat_module.S_IFREG: "file", stat_module.S_IFLNK: "link"}
 
@@ -21,7 +21,7 @@ class ShaleFileSystem(AbstractArchiveFileSystem):
     cachable = False
 
     def __init__(self, fo="", mode="r", target_protocol=None, target_options=None, snapshot=None, expect=None,
-                 cache_bytes=64 << 20, **kwargs):
+                 cache_bytes=CACHE_BYTES, **kwargs):
         super().__init__(self, **kwargs)
         if mode != "r":
             raise ValueError("shale:// is read-only")

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use shale_format::ChunkRecord;
 use shale_format::limits::CHUNK_DEPTH_MAX;
-use shale_format::schema::STREAM_HOLE;
+use shale_format::schema::{STREAM_HOLE, STREAM_ZERO};
 
 use crate::content::chunks::{ChunkTable, NESTED_PLAIN_LEN_MAX, Recipe};
 use crate::content::map::{ContentMap, Piece, PieceKind, Pieces, Segments, Unit};
@@ -22,10 +22,13 @@ use crate::storage::plan::Plan;
 
 /// Shorter reads than this seldom cover more than a frame or two; looking for frames to share
 /// would cost more than it gains.
-const SHARED_READ_LEN_MIN: usize = 96 << 10;
+const SHARED_READ_LEN_MIN: u64 = 96 << 10;
 
 /// Bytes of a content that are planned, fetched and used together, if the source is far away.
 const FAR_STEP_LEN: u64 = 1 << 20;
+/// Segments of a content that are looked at for its place.
+const PLACE_SEGMENTS_MAX: usize = 4;
+
 /// Frames of one plan at most.
 const FAR_FRAMES_MAX: usize = 4096;
 
@@ -115,29 +118,56 @@ impl ContentStore {
         offset: u64,
         buf: &mut [u8],
     ) -> Result<usize, ReadError> {
-        let range = offset..offset.saturating_add(buf.len() as u64);
-        self.plan(content, &range);
-        let has_workers = self.frames().workers().is_some();
         let mut filled = 0;
-        let take = |bytes: &[u8]| {
+        self.read_with(content, offset..offset.saturating_add(buf.len() as u64), |bytes| {
             buf[filled..filled + bytes.len()].copy_from_slice(bytes);
             filled += bytes.len();
+        })?;
+        Ok(filled)
+    }
+
+    /// Gives the bytes of `range` of a content to `take`; see [`crate::Image::read_content_with`].
+    pub(crate) fn read_with(
+        &self,
+        content: u64,
+        range: Range<u64>,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<(), ReadError> {
+        self.plan(content, &range);
+        let start = range.start;
+        let has_workers = self.frames().workers().is_some();
+        let mut taken_len = 0;
+        let take = |bytes: &[u8]| {
+            take(bytes);
+            taken_len += bytes.len() as u64;
             true
         };
-        if has_workers && range.end - range.start >= SHARED_READ_LEN_MIN as u64 {
+        if has_workers && range.end - range.start >= SHARED_READ_LEN_MIN {
             // All pieces first, so that workers can begin with the later ones. A piece is at least
-            // a byte of the buffer, and usually a frame.
+            // a byte of what the caller has room for, and usually a frame.
             let pieces = self.pieces(content, range)?.collect::<Result<Vec<_>, _>>()?;
             self.share(&pieces);
             self.take_pieces(pieces.into_iter().map(Ok), take)?;
         } else {
             self.take_pieces(self.pieces(content, range)?, take)?;
         }
-        if has_workers && filled > 0 {
+        if has_workers && taken_len > 0 {
             let content_len = self.content_len(content)?;
-            self.prefetch_after(content, offset, offset + filled as u64, content_len);
+            self.prefetch_after(content, start, start + taken_len, content_len);
         }
-        Ok(filled)
+        Ok(())
+    }
+
+    /// Where a content is stored; see [`crate::Image::content_place`].
+    pub(crate) fn place(&self, content: u64) -> Result<u64, ReadError> {
+        // A sparse file may begin with any number of holes; its place is of no great importance.
+        for segment in self.map.segments(content, 0..u64::MAX)?.take(PLACE_SEGMENTS_MAX) {
+            let stream = segment?.stream;
+            if stream != STREAM_HOLE && stream != STREAM_ZERO {
+                return Ok(stream);
+            }
+        }
+        Ok(u64::MAX)
     }
 
     /// Fills `buf` with a whole content of that length, if its frames and chunks are cached; see

@@ -212,3 +212,39 @@ fn a_whole_file_is_read_up_to_the_length_that_the_caller_allows() {
     assert!(matches!(error.fault(), Fault::TooLong { .. }) && !error.is_corrupt(), "{error}");
     assert!(tree.read_to_vec(1, 100).is_err(), "a directory");
 }
+
+#[test]
+fn places_are_in_the_order_of_storage() {
+    let draft = Draft::sample();
+    let image = draft.open();
+    // Contents: empty, text, sparse, the whole of frames 2 and 3.
+    let places: Vec<u64> =
+        (0..4).map(|content| image.content_place(content).expect("is")).collect();
+    let text_len = 61;
+    let third = draft.frames[..2].iter().map(|frame| frame.plain.len() as u64).sum();
+    assert_eq!(places, [u64::MAX, 0, text_len, third]);
+    assert!(image.content_place(4).is_err());
+    // Nothing stored at the beginning: it comes last.
+    let hole = Draft::one_file(vec![DraftFrame::stored(noise(100, 1))], &[(50, STREAM_HOLE)]);
+    assert_eq!(hole.open().content_place(1).expect("is"), u64::MAX);
+    let later = [(9, STREAM_HOLE), (9, STREAM_ZERO), (50, 30)];
+    let later = Draft::one_file(vec![DraftFrame::stored(noise(100, 1))], &later);
+    assert_eq!(later.open().content_place(1).expect("is"), 30);
+}
+
+#[test]
+fn bytes_that_are_taken_are_those_that_are_copied() {
+    let draft = Draft::sample();
+    let image = draft.open();
+    let wanted = sparse_bytes();
+    for range in [0..u64::MAX, 0..0, 10..120, 115..133, 581..583, 582..600] {
+        let mut taken = Vec::new();
+        image
+            .read_content_with(2, range.clone(), |bytes| taken.extend_from_slice(bytes))
+            .expect("reads");
+        let len = wanted.len() as u64;
+        let (start, end) = (range.start.min(len) as usize, range.end.min(len) as usize);
+        assert!(taken == wanted[start..end], "{range:?}");
+    }
+    assert!(image.read_content_with(9, 0..1, |_| panic!("there is no such content")).is_err());
+}

@@ -4,6 +4,7 @@ Paths and names are bytes, inodes are numbers, and 1 is the root.
 """
 
 import errno
+import os
 import stat
 
 from ..errors import DamagedError
@@ -117,6 +118,21 @@ class Tree:
         return [(bytes(name), number, self._row(number)[0])
                 for number, name in self._tables["entries"].rows(first, end)]
 
+    def steps(self, inode, above):
+        """Yields [(path, inode, mode, size)] of everything below a directory, parents first; paths begin with `above`.
+
+        The size is that of a file or of the target of a link, and 0 for others.
+        """
+        waiting = [[(above, entry) for entry in self.entries(inode)][::-1]]
+        while waiting:
+            if not waiting[-1]:
+                waiting.pop()
+                continue
+            above, (name, inode, mode) = waiting[-1].pop()
+            yield [(os.fsdecode(above + name), inode, mode, self._size(self._row(inode)))]
+            if stat.S_ISDIR(mode):
+                waiting.append([(above + name + b"/", entry) for entry in self.entries(inode)][::-1])
+
     def link_target(self, inode):
         """Target of a symbolic link."""
         return bytes(self._tables["symlinks"].value(self._row(inode)[13], 0))
@@ -133,13 +149,16 @@ class Tree:
         """Bytes of a regular file, fewer at its end."""
         return self._image.read(self._row(inode)[13], offset, length)
 
-    def read_many(self, ranges, threads):
-        """Several ranges (inode, offset, length). Reads in the order of contents, which lie side by side."""
-        found = [b""] * len(ranges)
-        order = sorted((self._row(inode)[13], offset, length, at) for at, (inode, offset, length) in enumerate(ranges))
-        for content, offset, length, at in order:
-            found[at] = self._image.read(content, offset, length)
-        return found
+    def read_path(self, path):
+        """All bytes of the regular file at a path, links followed; None where there is no such file."""
+        number, inode, mode, size = self.resolve(path, True)
+        return self.read(inode, 0, size) if number == 0 and stat.S_ISREG(mode) else None
+
+    def read_stored(self, ranges, threads):
+        """Yields [(number of the range, bytes)] of ranges (inode, offset, length), in the order of contents."""
+        for content, offset, length, at in sorted((self._row(inode)[13], offset, length, at)
+                                                  for at, (inode, offset, length) in enumerate(ranges)):
+            yield [(at, self._image.read(content, offset, length))]
 
     def places(self, inodes):
         """Where regular files are stored: [(content, (first frame, last frame) or None)]."""

@@ -7,7 +7,6 @@ directory end between directories, in the order of paths.
 
 import os
 import pickle
-import stat as stat_module
 import threading
 from collections import OrderedDict
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -93,6 +92,7 @@ class Partition(NamedTuple):
 
 
 def _read(image, batch):
+    # One thread: workers run side by side, one a processor.
     return zip(batch, image.read_ranges([(path, 0, None) for path in batch], threads=1))
 
 
@@ -116,22 +116,7 @@ def partitions(image: FileSystem, count: int, *, by: str = "frames", top: str = 
 
 def _files(image, top):
     """(path, inode, size) of the regular files below a directory, sorted by path, name by name."""
-    tree = image._tree
-    inode, mode, _ = image._resolve(top)
-    start = os.fsencode(top).strip(b"/")
-    if not stat_module.S_ISDIR(mode):
-        raise NotADirectoryError(20, os.strerror(20), top)
-    found, waiting = [], [(start, inode)]
-    while waiting:
-        path, inode = waiting.pop()
-        for name, number, mode in tree.entries(inode):
-            below = path + b"/" + name if path else name
-            if stat_module.S_ISDIR(mode):
-                waiting.append((below, number))
-            elif stat_module.S_ISREG(mode):
-                found.append((below, number))
-    found.sort(key=lambda file: file[0].split(b"/"))
-    return [(os.fsdecode(path), inode, tree.stat(inode)[4]) for path, inode in found]
+    return [(file.path, file.inode, file.size) for file in image.files(top)]
 
 
 def _by_frames(image, found):
