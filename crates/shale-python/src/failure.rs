@@ -9,26 +9,58 @@ use shale::read::{Fault, ReadError};
 pub(crate) fn read_failure(py: Python<'_>, error: ReadError) -> PyErr {
     let text = error.to_string();
     let class = match error.fault() {
-        // What the source raised says it best: a lost connection, a wrong key.
         Fault::Io { error: system, .. } | Fault::Open { error: system, .. } => {
-            if let Some(raised) = system.get_ref().and_then(|inner| inner.downcast_ref::<Raised>())
-            {
-                return raised.0.clone_ref(py);
-            }
-            // Bytes that do not belong to the expected identity are an error of their source.
-            if system.kind() == std::io::ErrorKind::InvalidData {
-                return named(py, "IdentityError", text);
-            }
-            return match system.raw_os_error() {
-                Some(number) => PyOSError::new_err((number, text)),
-                None => PyOSError::new_err(text),
-            };
+            return system_failure(py, system, text);
         }
         Fault::NotImage { .. } => "NotAnImageError",
         Fault::Identity { .. } | Fault::NoIdentity { .. } => "IdentityError",
         Fault::TooLong { .. } => return pyo3::exceptions::PyMemoryError::new_err(text),
         Fault::NoSnapshot { .. } => return PyValueError::new_err(text),
         _ if error.is_corrupt() => "DamagedError",
+        _ => "UnsupportedError",
+    };
+    named(py, class, text)
+}
+
+/// Returns the exception for an error of a source.
+pub(crate) fn io_failure(py: Python<'_>, error: std::io::Error) -> PyErr {
+    system_failure(py, &error, error.to_string())
+}
+
+/// Returns the exception for an error of the system or of a source, described by `text`.
+fn system_failure(py: Python<'_>, system: &std::io::Error, text: String) -> PyErr {
+    let inner = system.get_ref();
+    // What the source raised says it best: a lost connection, a wrong key.
+    if let Some(raised) = inner.and_then(|inner| inner.downcast_ref::<Raised>()) {
+        return raised.0.clone_ref(py);
+    }
+    if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<shale_age::Error>()) {
+        return sealed_failure(py, error, text);
+    }
+    // Bytes that do not belong to the expected identity are an error of their source.
+    if system.kind() == std::io::ErrorKind::InvalidData {
+        return named(py, "IdentityError", text);
+    }
+    match system.raw_os_error() {
+        Some(number) => PyOSError::new_err((number, text)),
+        None => PyOSError::new_err(text),
+    }
+}
+
+/// Returns the exception for an error of an encrypted file.
+pub(crate) fn age_failure(py: Python<'_>, error: shale_age::Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        shale_age::Error::Io(error) => io_failure(py, error),
+        error => sealed_failure(py, &error, text),
+    }
+}
+
+fn sealed_failure(py: Python<'_>, error: &shale_age::Error, text: String) -> PyErr {
+    use shale_age::Error::{NoKey, NoPassphrase, WrongKey, WrongPassphrase};
+    let class = match error {
+        NoKey | WrongKey { .. } | NoPassphrase | WrongPassphrase => "EncryptedError",
+        error if error.is_damage() => "DamagedError",
         _ => "UnsupportedError",
     };
     named(py, class, text)

@@ -9,7 +9,7 @@
 //! This crate knows neither the bytes of an image nor the terminal.
 
 mod failure; // errors as exceptions of Python
-mod source; // bytes that Python reads
+mod source; // where the bytes of an image come from
 mod bytes; // bytes objects that are filled after they were made
 mod bulk; // many files at once
 mod tree; // an open image and its trees
@@ -25,6 +25,8 @@ mod _native {
     use crate::build::{append, check, create, cut, extract, merge};
     #[pymodule_export]
     use crate::bulk::Bulk;
+    #[pymodule_export]
+    use crate::source::Decrypted;
     #[pymodule_export]
     use crate::tree::{Image, Steps, Tree};
 }

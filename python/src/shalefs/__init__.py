@@ -11,11 +11,11 @@
 from typing import Any, Mapping, Optional, Union
 
 from .building import BuildReport, CheckReport, IncompleteWarning, append, check, create, extract_all, merge
-from .errors import DamagedError, IdentityError, NotAnImageError, ShaleError, UnsupportedError
-from .filesystem import CACHE_BYTES, Base, Entry, FileSystem, RawFile, Source, Stat
+from .errors import DamagedError, EncryptedError, IdentityError, NotAnImageError, ShaleError, UnsupportedError
+from .filesystem import CACHE_BYTES, Base, Entry, FileSystem, Identity, RawFile, Source, Stat
 from ._engine import native as _native
 
-__all__ = ["BuildReport", "CheckReport", "DamagedError", "Entry", "FileSystem", "IdentityError", "IncompleteWarning",
+__all__ = ["BuildReport", "CheckReport", "DamagedError", "EncryptedError", "Entry", "FileSystem", "IdentityError", "IncompleteWarning",
            "NotAnImageError", "RawFile", "ShaleError", "Stat", "UnsupportedError", "append", "check", "create",
            "engine", "extract_all", "merge", "open"]
 __version__ = "0.1.0"
@@ -24,7 +24,8 @@ engine = "pure" if _native is None else "native"
 
 def open(source: Source, snapshot: Union[str, int, None] = None,  # noqa: A001 (a verb of its own)
          expect: Optional[str] = None, cache_bytes: int = CACHE_BYTES,
-         storage_options: Optional[Mapping[str, Any]] = None, base: Optional[Base] = None) -> FileSystem:
+         storage_options: Optional[Mapping[str, Any]] = None, base: Optional[Base] = None,
+         identity: Optional[Identity] = None, passphrase: Union[str, bytes, None] = None) -> FileSystem:
     """Opens an image: a path, a URL, the bytes of one (bytearray, memoryview), or a seekable binary file object.
 
     URLs are those that fsspec knows (`https://`, `s3://`, ...), with its `storage_options`. Only what is used is
@@ -33,6 +34,8 @@ def open(source: Source, snapshot: Union[str, int, None] = None,  # noqa: A001 (
     "2026-11-22T10:00", which means the newest snapshot not after it. Up to `cache_bytes` of what was decoded is kept. With `expect`, an identity in hexadecimal, every
     byte is verified against it. `base` is the base of a thin image: a path, a directory that holds it, a URL or bytes;
     it is also looked for beside the thin image, as the other parts of a split image are beside the first.
-    Raises NotAnImageError, UnsupportedError, DamagedError or IdentityError.
+    `identity` opens an image that is encrypted with age: a file of secret keys, a key, or several of them; `passphrase`
+    one that is encrypted with a passphrase. An image that is pickled takes them with it.
+    Raises NotAnImageError, UnsupportedError, DamagedError, EncryptedError or IdentityError.
     """
-    return FileSystem(source, snapshot, expect, cache_bytes, storage_options, base)
+    return FileSystem(source, snapshot, expect, cache_bytes, storage_options, base, identity, passphrase)

@@ -29,10 +29,10 @@ def open_image(source, expect, cache_bytes):
 
 
 def native_source(source):
-    """What the module can read by itself, a path or bytes, else an object that it asks for bytes."""
+    """What the module can read by itself, a path, bytes or its own object, else an object that it asks for bytes."""
     if isinstance(source, FileSource):
         return os.fsdecode(source.path)
-    return source.data if isinstance(source, BytesSource) else source
+    return source.data if isinstance(source, BytesSource) else getattr(source, "_decrypted", source)
 
 
 def needs_native(what):

@@ -3,7 +3,7 @@
 from os import PathLike
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple, Union, final
 
-__all__ = ["Bulk", "Image", "Steps", "Tree", "append", "check", "create", "cut", "extract", "merge"]
+__all__ = ["Bulk", "Decrypted", "Image", "Steps", "Tree", "append", "check", "create", "cut", "extract", "merge"]
 
 _Times = Tuple[Optional[int], Optional[int], Optional[int], Optional[int]]
 _Listener = Optional[Callable[[str, int, int, int, int], object]]
@@ -16,7 +16,16 @@ class _Readable(Protocol):
     def size(self) -> int: ...
     def read_at(self, offset: int, length: int, /) -> bytes: ...
 
-_Bytes = Union[bytes, _Path, _Readable]
+_Bytes = Union[bytes, _Path, _Readable, Decrypted]
+
+@final
+class Decrypted:
+    def __new__(cls, source: _Bytes, keys: Sequence[bytes], passphrase: Optional[bytes]) -> Decrypted: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def is_far(self) -> bool: ...
+    def read_at(self, offset: int, length: int) -> bytes: ...
 
 @final
 class Image:

@@ -12,7 +12,8 @@ from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional,
 
 from ._engine import native_source, needs_native
 from ._pure.source import BytesSource, FileSource, ObjectSource, UrlSource
-from .filesystem import _URL, FileSystem, PathType, Source
+from ._sealed import Keys
+from .filesystem import _URL, FileSystem, Identity, PathType, Source
 
 Progress = Callable[[str, int, int, int, int], object]
 Images = Union[Sequence[Union[PathType, FileSystem]], Mapping[str, Union[PathType, FileSystem]]]
@@ -137,8 +138,12 @@ def merge(images: Images, output: PathType, *, snapshots: bool = False, threads:
 
 
 def check(source: Source, *, level: str = "content", expect: Optional[str] = None, threads: int = 0,
-          storage_options: Optional[Mapping[str, Any]] = None, progress: Optional[Progress] = None) -> CheckReport:
-    """Checks an image: `structure`, `tables`, `frames` or `content`. Damage is in the report, not an exception."""
+          storage_options: Optional[Mapping[str, Any]] = None, identity: Optional[Identity] = None,
+          passphrase: Union[str, bytes, None] = None, progress: Optional[Progress] = None) -> CheckReport:
+    """Checks an image: `structure`, `tables`, `frames` or `content`. Damage is in the report, not an exception.
+
+    `identity` and `passphrase` are as for `open`.
+    """
     module = needs_native("shalefs.check")
     if isinstance(source, str) and _URL.match(source):
         opened = UrlSource(source, storage_options)
@@ -148,6 +153,7 @@ def check(source: Source, *, level: str = "content", expect: Optional[str] = Non
         opened = BytesSource(source)
     else:
         opened = ObjectSource(source)
+    opened = Keys(identity, passphrase).unseal(opened)
     found = module.check(native_source(opened), level, expect, threads, progress)
     found["damaged_paths"] = [(os.fsdecode(snapshot), os.fsdecode(path), count)
                               for snapshot, path, count in found["damaged_paths"]]

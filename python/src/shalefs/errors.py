@@ -33,6 +33,13 @@ class UnsupportedError(ShaleError):
         super().__init__(errno.ENOTSUP, message)
 
 
+class EncryptedError(ShaleError):
+    """The image is encrypted, and no key that was given opens it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(errno.EACCES, message)
+
+
 class IdentityError(ShaleError):
     """The image is not the one that was expected."""
 

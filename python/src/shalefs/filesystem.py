@@ -21,11 +21,14 @@ from ._engine import open_image
 from ._pure.source import BytesSource, FileSource, ObjectSource, UrlSource
 from ._pure.thin import Finder, gather
 from ._pure.utc import utc_period
+from ._sealed import Keys
 
 PathType = Union[str, bytes, "os.PathLike[str]"]
 # A path or URL; the bytes of an image; a seekable binary file.
 Source = Union[str, "os.PathLike[str]", bytearray, memoryview, BinaryIO, IO[bytes]]
 Base = Union[str, "os.PathLike[str]", bytearray, memoryview]
+# A file of secret keys, or a key itself ("AGE-SECRET-KEY-1..."); several of them.
+Identity = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 File = TypeVar("File", str, bytes, "os.PathLike[str]", "Entry")
 # Decoded frames that an image keeps by default, as a mount does. With less, frames that others refer to are decoded
 # again and again.
@@ -104,38 +107,60 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def _path_finder(path):
+def _beside(name, opened, unseal):
+    """Opens the file of a name, or the one of this name and `.age` where it is missing, and decrypts it."""
+    try:
+        return unseal(opened(name))
+    except FileNotFoundError:
+        try:
+            source = opened(name + b".age")
+        except OSError:
+            source = None
+        if source is None:
+            raise
+    return unseal(source)
+
+
+def _without_age(name):
+    # The parts of a split image are counted by their names.
+    return name[:-4] if name.endswith(b".age") else name
+
+
+def _path_finder(path, unseal):
     path = os.fsencode(path)
 
     def beside(name):
         found = os.path.join(os.path.dirname(path), name)
-        return FileSource(found), _path_finder(found)
+        return _beside(found, FileSource, unseal), _path_finder(found, unseal)
 
-    return Finder(os.path.basename(path), beside)
+    return Finder(_without_age(os.path.basename(path)), beside)
 
 
-def _url_finder(url, options):
+def _url_finder(url, options, unseal):
     folder, _, last = re.split(r"[?#]", url)[0].rpartition("/")
     is_web = url.lower().startswith(("http:", "https:"))
 
+    def place(name):
+        return f"{folder}/{quote(name) if is_web else os.fsdecode(name)}"
+
     def beside(name):
-        found = f"{folder}/{quote(name) if is_web else os.fsdecode(name)}"
-        return UrlSource(found, options), _url_finder(found, options)
+        found = _beside(name, lambda name: UrlSource(place(name), options), unseal)
+        return found, _url_finder(place(name), options, unseal)
 
-    return Finder(unquote_to_bytes(last) if is_web else os.fsencode(last), beside)
+    return Finder(_without_age(unquote_to_bytes(last) if is_web else os.fsencode(last)), beside)
 
 
-def _opener(base, options):
+def _opener(base, options, unseal):
     """A function that opens the base, or the file of a name in it if it is a directory."""
     def open_base(name):
         if isinstance(base, str) and _URL.match(base):
-            return UrlSource(base, options), _url_finder(base, options)
+            return unseal(UrlSource(base, options)), _url_finder(base, options, unseal)
         if isinstance(base, (bytearray, memoryview)):
-            return BytesSource(base), None
+            return unseal(BytesSource(base)), None
         path = os.fsencode(base)
         if os.path.isdir(path):
             path = os.path.join(path, name)
-        return FileSource(path), _path_finder(path)
+        return _beside(path, FileSource, unseal), _path_finder(path, unseal)
 
     return open_base
 
@@ -145,23 +170,24 @@ class FileSystem:
 
     def __init__(self, source: Source, snapshot: Union[str, int, None] = None, expect: Optional[str] = None,
                  cache_bytes: int = CACHE_BYTES, storage_options: Optional[Mapping[str, Any]] = None,
-                 base: Optional[Base] = None) -> None:
-        self._arguments = (source, snapshot, expect, cache_bytes, storage_options, base)
+                 base: Optional[Base] = None, identity: Optional[Identity] = None,
+                 passphrase: Union[str, bytes, None] = None) -> None:
+        self._arguments = (source, snapshot, expect, cache_bytes, storage_options, base, identity, passphrase)
         self._before_fork = None
         self._reopen()
         _open.add(self)
 
     def _reopen(self):
-        source, snapshot, expect, cache_bytes, storage_options, base = self._arguments
-        finder = None
+        source, snapshot, expect, cache_bytes, storage_options, base, identity, passphrase = self._arguments
+        unseal, finder = Keys(identity, passphrase).unseal, None
         if isinstance(source, str) and _URL.match(source):
             opened = UrlSource(source, storage_options)
-            finder = _url_finder(source, storage_options)
+            finder = _url_finder(source, storage_options, unseal)
         elif storage_options is not None:
             raise ValueError("storage_options are for URLs")
         elif isinstance(source, (str, bytes, os.PathLike)):
             opened = FileSource(source)
-            finder = _path_finder(source)
+            finder = _path_finder(source, unseal)
         elif isinstance(source, (bytearray, memoryview)):
             opened = BytesSource(source)
         elif hasattr(source, "read_at"):
@@ -169,7 +195,8 @@ class FileSystem:
         else:
             opened = ObjectSource(source)
         try:
-            opened = gather(opened, finder, [_opener(base, storage_options)] if base is not None else [])
+            opened = unseal(opened)
+            opened = gather(opened, finder, [_opener(base, storage_options, unseal)] if base is not None else [])
             image = open_image(opened, expect, cache_bytes)
             index = self._choose([bytes(name) for name in image.snapshots], snapshot)
             self._now = opened, image, index, image.tree(index)

@@ -21,7 +21,7 @@ class ShaleFileSystem(AbstractArchiveFileSystem):
     cachable = False
 
     def __init__(self, fo="", mode="r", target_protocol=None, target_options=None, snapshot=None, expect=None,
-                 cache_bytes=CACHE_BYTES, **kwargs):
+                 cache_bytes=CACHE_BYTES, identity=None, passphrase=None, **kwargs):
         super().__init__(self, **kwargs)
         if mode != "r":
             raise ValueError("shale:// is read-only")
@@ -33,7 +33,7 @@ class ShaleFileSystem(AbstractArchiveFileSystem):
         else:
             source = fo
         self.fo, self.snapshot = fo, snapshot
-        self.image = FileSystem(source, snapshot, expect, cache_bytes)
+        self.image = FileSystem(source, snapshot, expect, cache_bytes, identity=identity, passphrase=passphrase)
 
     @classmethod
     def _strip_protocol(cls, path):

@@ -89,10 +89,10 @@ class ObjectSource:
 class UrlSource:
     """An object behind a URL that fsspec knows. Each read is one request for its range, so reads need not take turns.
 
-    The end of the object, where the tables are, is fetched once when it is opened. Reopened by its URL after pickling.
+    The end of the object, where the tables are, is fetched once when it is opened, and so is its start when it is needed. Reopened by its URL after pickling.
     """
 
-    TAIL = 128 << 10
+    HEAD, TAIL = 4 << 10, 128 << 10
     is_far = True
 
     def __init__(self, url, options=None):
@@ -108,6 +108,7 @@ class UrlSource:
         self.size = size
         self._tail_at = max(0, size - self.TAIL)
         self._tail = self._fetch(self._tail_at, size - self._tail_at)
+        self._head = b""
 
     def _fetch(self, offset, length):
         if length == 0:
@@ -121,6 +122,10 @@ class UrlSource:
     def read_at(self, offset, length):
         if offset >= self._tail_at:
             return _whole(self._tail[offset - self._tail_at:][:length], length, offset)
+        if offset + length <= self.HEAD <= self._tail_at:
+            # Asked for several times while an image is opened.
+            self._head = self._head or self._fetch(0, self.HEAD)
+            return self._head[offset:offset + length]
         return self._fetch(offset, length)
 
     def close(self):
