@@ -31,6 +31,8 @@ const PLACE_SEGMENTS_MAX: usize = 4;
 
 /// Frames of one plan at most.
 const FAR_FRAMES_MAX: usize = 4096;
+/// Plain bytes of the contents that one plan asks for ahead. As stored bytes they may be a hundredth.
+const FAR_WALK_LEN: u64 = 16 << 20;
 
 /// The bytes of holes and zero runs, handed out piece by piece.
 static ZEROES: [u8; 16 << 10] = [0; 16 << 10];
@@ -240,28 +242,47 @@ impl ContentStore {
     }
 
     /// Says to a source that is far away what a read of `range` needs, and what is likely to be
-    /// read after it: the rest of a file that is read from front to back.
+    /// read after it: the rest of a file that is read from front to back, and the contents that
+    /// follow if contents are read one after the other.
     fn plan(&self, content: u64, range: &Range<u64>) {
         if !self.frames().is_far() {
             return;
         }
-        let wanted = {
-            let mut sequences = self.far.lock().unwrap_or_else(PoisonError::into_inner);
-            sequences.wanted(content, range)
+        let lock = || self.far.lock().unwrap_or_else(PoisonError::into_inner);
+        let (wanted, next) = {
+            let mut sequences = lock();
+            let next = if range.start == 0 { sequences.walk(content) } else { None };
+            (sequences.wanted(content, range), next)
         };
-        let Some(wanted) = wanted else { return };
-        // Whatever is wrong with the tables is reported by the read itself.
-        let Ok(pieces) = self.pieces(content, wanted) else { return };
-        let mut frames: Vec<u64> = pieces
-            .map_while(Result::ok)
-            .filter_map(|piece| match piece.kind {
-                PieceKind::Frame { frame, .. } => Some(frame),
-                PieceKind::Hole | PieceKind::Zero | PieceKind::Rebuilt { .. } => None,
-            })
-            .take(FAR_FRAMES_MAX)
-            .collect();
+        let mut frames = Vec::new();
+        if let Some(wanted) = wanted {
+            self.frames_of(content, wanted, &mut frames);
+        }
+        if let Some(next) = next {
+            let (mut end, mut len) = (next.start, 0);
+            while end < next.end.min(self.content_count()) && len < FAR_WALK_LEN {
+                len += self.frames_of(end, 0..FAR_WALK_LEN - len, &mut frames);
+                end += 1;
+            }
+            lock().asked(end);
+        }
         frames.dedup();
+        frames.truncate(FAR_FRAMES_MAX);
         self.frames().plan(&frames);
+    }
+
+    /// Adds the frames of a range of a content, and returns its length. Whatever is wrong with the
+    /// tables is reported by whoever reads it.
+    fn frames_of(&self, content: u64, range: Range<u64>, frames: &mut Vec<u64>) -> u64 {
+        let Ok(pieces) = self.pieces(content, range) else { return 0 };
+        let mut len = 0;
+        for piece in pieces.map_while(Result::ok).take(FAR_FRAMES_MAX) {
+            len += piece.len;
+            if let PieceKind::Frame { frame, .. } = piece.kind {
+                frames.push(frame);
+            }
+        }
+        len
     }
 
     /// Bytes of a content that are not in holes. Walks over all of its extents.

@@ -69,6 +69,7 @@ fn lookup_with<T>(
     name: &[u8],
     follow: impl FnOnce(&Directory, u64, u64) -> Result<T, ReadError>,
 ) -> Result<Option<T>, ReadError> {
+    tables.plan_lookups();
     let directory = tables.directory(directory_inode)?;
     if name.is_empty() || name.len() > NAME_LEN_MAX {
         return Ok(None);

@@ -8,6 +8,7 @@
 //! With cached pages, attributes cost about a microsecond and no I/O.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use shale_format::limits::LINK_TARGET_LEN_MAX;
 use shale_format::schema::{directories, entries, inodes, symlinks, xattr_items, xattr_sets};
@@ -25,6 +26,12 @@ use crate::storage::plan::Plan;
 /// Inode of the root directory.
 pub(crate) const ROOT_INODE: u64 = 1;
 
+/// The tables for lookups are fetched whole if they have at most this many bytes together. A page
+/// of each for every directory on a path is often as much.
+const LOOKUP_LEN_MAX: u64 = 128 << 10;
+/// And at most this many pages each, so that no index page has to be fetched to know them.
+const LOOKUP_PAGES_MAX: u64 = 64;
+
 /// The tables of one snapshot, and the contents that they name.
 pub(crate) struct SnapshotTables {
     contents: Arc<ContentStore>,
@@ -36,6 +43,8 @@ pub(crate) struct SnapshotTables {
     xattr_sets: TableHandle,
     xattr_items: TableHandle,
     marks: Marks,
+    /// Set at the first lookup.
+    is_planned: AtomicBool,
 }
 
 impl SnapshotTables {
@@ -55,6 +64,7 @@ impl SnapshotTables {
             xattr_items: table(record.xattr_items, &xattr_items::SCHEMA),
             record: record.clone(),
             marks: Marks::default(),
+            is_planned: AtomicBool::new(false),
         }
     }
 
@@ -67,6 +77,21 @@ impl SnapshotTables {
         }
         self.contents.plan_tops(&mut plan);
         plan.tell();
+    }
+
+    /// Says that names will be looked up. A path takes a page of three tables for each of its names,
+    /// one after the other. If the source is far away and all of these tables are small, they are
+    /// fetched at once instead, at the first call.
+    pub(crate) fn plan_lookups(&self) {
+        if self.is_planned.load(Relaxed) || self.is_planned.swap(true, Relaxed) {
+            return;
+        }
+        let Some(plan) = Plan::new(self.contents.frames().tables().stored()) else { return };
+        let mut plan = plan.at_most(LOOKUP_LEN_MAX);
+        let tables = [&self.directories, &self.entries, &self.inodes];
+        if tables.iter().all(|table| table.plan_whole(LOOKUP_PAGES_MAX, &mut plan)) {
+            plan.tell();
+        }
     }
 
     /// Says that most of the tree will be listed; see [`crate::Tree::will_list`].

@@ -273,6 +273,21 @@ impl TableHandle {
         }
     }
 
+    /// Adds all data pages to `plan`. Returns false if the table has more than `pages_max`, or the
+    /// plan has no room for all of them.
+    pub(crate) fn plan_whole(&self, pages_max: u64, plan: &mut Plan<'_>) -> bool {
+        if self.root.page_count > pages_max {
+            return false;
+        }
+        let Ok(table) = self.table() else { return false };
+        let mut fits = true;
+        let _ = table.visit_data_pages(0..self.root.row_count, |page, _| {
+            fits = plan.add(page.offset, u64::from(page.stored_len));
+            fits
+        });
+        fits
+    }
+
     /// Adds the data pages of `rows` to `plan`, those that are cached left out. Reads index pages.
     /// Rows that the table does not have are left out, and so is what a damaged page hides.
     pub(crate) fn plan_rows(&self, rows: Range<u64>, plan: &mut Plan<'_>) {

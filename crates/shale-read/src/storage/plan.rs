@@ -18,17 +18,24 @@ pub(crate) struct Plan<'s> {
     stored: &'s Stored,
     ranges: Vec<Range<u64>>,
     len: u64,
+    len_max: u64,
 }
 
 impl<'s> Plan<'s> {
     /// A plan for the bytes of `stored`; `None` if these are near.
     pub(crate) fn new(stored: &'s Stored) -> Option<Self> {
-        stored.is_far().then(|| Self { stored, ranges: Vec::new(), len: 0 })
+        let ranges = Vec::new();
+        stored.is_far().then_some(Self { stored, ranges, len: 0, len_max: PLAN_LEN_MAX })
+    }
+
+    /// Bounds the plan more closely.
+    pub(crate) fn at_most(self, len_max: u64) -> Self {
+        Self { len_max: len_max.min(PLAN_LEN_MAX), ..self }
     }
 
     /// Adds a range. Returns false if the plan is full, and the range is left out.
     pub(crate) fn add(&mut self, offset: u64, len: u64) -> bool {
-        let fits = len <= PLAN_LEN_MAX - self.len && self.ranges.len() < RANGES_MAX;
+        let fits = len <= self.len_max - self.len && self.ranges.len() < RANGES_MAX;
         if fits && len > 0 {
             self.ranges.push(offset..offset.saturating_add(len));
             self.len += len;

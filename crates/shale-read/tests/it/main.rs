@@ -7,6 +7,7 @@ mod frames; // frames decoded once, within bounds
 mod parts; // frames decoded in part
 mod ahead; // frames decoded ahead and beside
 mod content; // ranges and holes of files
+mod far; // what is asked for ahead of a source that is far away
 mod rebuilt; // deflate streams, rebuilt from contents
 mod tree; // names, attributes, links and xattrs
 mod order; // a directory has one name
