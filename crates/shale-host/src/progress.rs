@@ -3,6 +3,7 @@
 //! The methods of [`Progress`] are called from several threads, at most some thousand times a
 //! second, and must return at once. This module does not know terminals.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -89,6 +90,11 @@ pub trait Progress: Sync {
     /// More items and bytes were processed in this phase.
     fn done(&self, items: u64, bytes: u64) {
         let _ = (items, bytes);
+    }
+    /// create: contents may take up to this many bytes of temporary files in this directory, before
+    /// any is made; `None` if nobody knows how much the source holds.
+    fn temporary(&self, bytes_max: Option<u64>, directory: &Path) {
+        let _ = (bytes_max, directory);
     }
     /// create: more plain bytes were compressed, into this number of stored bytes.
     fn compressed(&self, plain_bytes: u64, stored_bytes: u64) {

@@ -32,6 +32,12 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
+/// Returns the processor time that all threads of this process have used.
+pub fn process_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
 /// Runs `work` in `count` threads, including this one, and returns all results. If the system
 /// refuses some threads, fewer do the work.
 pub fn run<T: Send>(count: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
@@ -98,6 +104,7 @@ mod tests {
         assert_eq!(both(|| 1, || 2), (1, 2));
         let before = cpu_time();
         assert!(run(2, cpu_time).iter().all(|time| !time.is_zero()) && before <= cpu_time());
+        assert!(cpu_time() <= process_cpu_time());
         assert_eq!((thread_count(3), thread_count(usize::MAX)), (3, THREADS_MAX));
     }
 }

@@ -23,7 +23,8 @@ use shale_host::{Phase, Progress};
 /// Builds an image of everything `source` yields and writes it to `out`, front to back.
 ///
 /// Uses the threads and the memory of `options`, see [`crate::MEMORY_BYTES_DEFAULT`], and about 200
-/// bytes and the name an entry. Frames that wait and do not fit into memory go to a temporary file.
+/// bytes and the name an entry. Contents that wait and do not fit into memory go to a temporary
+/// file, each once.
 /// Every file is read once, unless it changes meanwhile or is a large one that resembles an earlier
 /// one.
 ///
@@ -37,6 +38,7 @@ pub fn create(
     progress: &dyn Progress,
 ) -> Result<Report, WriteError> {
     let env = Env::new(options, source.content_bytes_max(), None, progress)?;
+    env.tell_temporary(source.content_bytes_max());
     let mut report = Build::run(&env, |build| {
         let description = build.plan().describe(options);
         let image_id = image_id(&description, options, &source.seed());
@@ -79,6 +81,7 @@ pub fn append(
     progress: &dyn Progress,
 ) -> Result<Appended, WriteError> {
     let env = Env::new(options, source.content_bytes_max(), Some(Arc::clone(&base)), progress)?;
+    env.tell_temporary(source.content_bytes_max());
     let mut appended = Build::run(&env, |build| {
         let mut description = build.plan().describe(options);
         if !message.is_empty() {
@@ -122,7 +125,8 @@ fn run<'env>(
 ) -> Result<Appended, WriteError> {
     let (plan, options) = (build.plan(), build.options());
     build.phase(Phase::Read, Stage::Read);
-    let mut report = Report { image_id: ends.image_id, ..Report::default() };
+    let flight_bytes_max = plan.flight_bytes_max;
+    let mut report = Report { image_id: ends.image_id, flight_bytes_max, ..Report::default() };
     let mut intake = Intake::new(build.clone(), emitter);
     intake.run(source, &mut report)?;
     let Intake { tree, contents, .. } = intake;

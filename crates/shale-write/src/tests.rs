@@ -1,6 +1,8 @@
 //! Builds with references and segment dedupe, read back.
 
-use std::sync::Arc;
+use std::io::Cursor;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use shale_codec::Codec;
 use shale_format::{InodeKind, Timestamp};
@@ -14,7 +16,7 @@ use crate::plan::level::ReferenceLimits;
 use crate::plan::options::Options;
 use crate::plan::order::Order;
 use crate::plan::report::Report;
-use shale_host::NoProgress;
+use shale_host::{NoProgress, Progress};
 
 /// Files in memory.
 struct Files<'a>(std::slice::Iter<'a, (String, Vec<u8>)>);
@@ -109,10 +111,15 @@ fn referring(count_max: u16, depth_max: u8, threads: usize) -> Options {
     Options { references: Some(limits), ..options(threads) }
 }
 
-/// The same with the least memory that is allowed.
+/// The same with the least memory that is allowed for a source of unknown length.
 fn with_least_memory(options: Options) -> Options {
+    with_least_memory_for(None, options)
+}
+
+/// The same with the least memory that is allowed for contents of this many bytes.
+fn with_least_memory_for(content_bytes: Option<u64>, options: Options) -> Options {
     let none = Options { memory_bytes_max: 1, ..options.clone() };
-    let Err(WriteError::Memory { needed, .. }) = Plan::new(&none, None).map(drop) else {
+    let Err(WriteError::Memory { needed, .. }) = Plan::new(&none, content_bytes).map(drop) else {
         panic!("one byte is not enough");
     };
     Options { memory_bytes_max: needed, ..options }
@@ -235,4 +242,90 @@ fn segments_found_elsewhere_come_back_and_are_stored_once() {
     let little = with_least_memory(by_similarity(1));
     let (again, report) = build(&files, &little);
     assert!(report.temporary_file_bytes > 0 && again == image);
+}
+
+/// Files in memory that can be read once, from front to back, as those of an archive.
+struct Streams<'a>(Files<'a>);
+
+impl EntrySource for Streams<'_> {
+    fn seed(&self) -> [u8; 32] {
+        self.0.seed()
+    }
+
+    fn content_bytes_max(&self) -> Option<u64> {
+        Some(self.0.0.as_slice().iter().map(|(_, bytes)| bytes.len() as u64).sum())
+    }
+
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
+        let Some(mut entry) = self.0.next_entry()? else { return Ok(None) };
+        if let Content::Bytes(bytes) = entry.content {
+            entry.content =
+                Content::Reader { reader: Box::new(Cursor::new(bytes)), holes: Vec::new() };
+        }
+        Ok(Some(entry))
+    }
+}
+
+/// What was said of temporary files before anything was read.
+#[derive(Default)]
+struct Told(Mutex<Option<u64>>);
+
+impl Progress for Told {
+    fn temporary(&self, bytes_max: Option<u64>, _: &Path) {
+        *self.0.lock().unwrap() = bytes_max;
+    }
+}
+
+/// Promise: temporary files hold every content at most once. A long one that comes once and is
+/// there already is known by its end, so it waits until then.
+#[test]
+fn contents_wait_once_in_temporary_files() {
+    let mut files: Vec<_> =
+        (0..60u64).map(|n| (format!("a/f{n:02}"), random(n + 1, 10_000 + n as usize))).collect();
+    let long = random(99, 5 << 20);
+    let mut other = long.clone();
+    *other.last_mut().unwrap() ^= 1;
+    files.push(("b/long".to_owned(), long.clone()));
+    files.push(("b/other of this length".to_owned(), other));
+    let unique_bytes: u64 = files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    for duplicates in [0, 1] {
+        if duplicates > 0 {
+            files.push(("b/the same".to_owned(), long.clone()));
+        }
+        let duplicate_bytes = duplicates * long.len() as u64;
+        for (level, threads) in [(4, 1), (6, 3)] {
+            let plenty = Options { level, threads, ..Options::default() };
+            let mut first = None;
+            let there = Streams(Files(files.iter())).content_bytes_max();
+            let least = with_least_memory_for(there, plenty.clone());
+            let memory_bytes_max = least.memory_bytes_max + (7 << 20);
+            let little = Options { memory_bytes_max, ..least.clone() };
+            for options in [least, little, plenty] {
+                let mut image = Vec::new();
+                let told = Told::default();
+                let mut source = Streams(Files(files.iter()));
+                let report = create(&mut source, &mut image, &options, &told).unwrap();
+                assert_comes_back(&files, &image);
+                assert_eq!(report.duplicate_files, duplicates);
+                assert_eq!(report.duplicate_bytes, duplicate_bytes);
+                let used = report.temporary_file_bytes;
+                let told = told.0.into_inner().unwrap().unwrap();
+                assert!(used <= told, "{used} bytes, {told} were announced");
+                assert!(used <= unique_bytes + duplicate_bytes, "{used} of {unique_bytes}");
+                assert!(used > 0 || options.memory_bytes_max == 0, "memory is little");
+                assert!(*first.get_or_insert(image.clone()) == image, "memory changes nothing");
+            }
+        }
+    }
+}
+
+#[test]
+fn temporary_files_that_cannot_be_made_name_their_folder() {
+    let options = with_least_memory(Options { level: 6, threads: 2, ..Options::default() });
+    let missing = "/nonexistent/folder for temporary files";
+    let options = Options { temp_dir: Some(missing.into()), ..options };
+    let files = [("f".to_owned(), random(1, 5 << 20))];
+    let mut source = Files(files.iter());
+    let error = create(&mut source, &mut Vec::new(), &options, &NoProgress).unwrap_err();
+    assert!(error.to_string().contains(missing), "{error}");
 }

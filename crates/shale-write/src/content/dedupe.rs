@@ -171,6 +171,24 @@ impl Contents {
         Ok(None)
     }
 
+    /// Returns whether [`Self::find`] would find a content.
+    ///
+    /// # Errors
+    /// The image that is continued cannot be read.
+    pub(crate) fn has(&self, identity: &ContentKey<'_>) -> Result<bool, WriteError> {
+        let is_equal = |&id: &u32| self.digests[id as usize] == identity.digest;
+        if self.by_digest.find(hash(&identity.digest), is_equal).is_some() {
+            return Ok(true);
+        }
+        let Some(base) = &self.base else { return Ok(false) };
+        for id in base.contents_of_len(identity.len)? {
+            if base.content_is(id, &identity.digest, identity.holes)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn find_here(&mut self, identity: &ContentKey<'_>) -> Option<u64> {
         let mut same_bytes = None;
         let hash = hash(&identity.digest);

@@ -28,7 +28,7 @@ pub(crate) const ZERO_BLOCK_LEN: usize = 4096;
 /// Shorter runs of zeroes between samples are no runs.
 const SAMPLE_ZEROES_LEN_MIN: u64 = 256 << 10;
 /// Bytes read at a time from large files: a multiple of the blocks of zeroes and of digests.
-const PIECE_LEN: usize = 1 << 20;
+pub(crate) const PIECE_LEN: usize = 1 << 20;
 
 /// A part of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -347,22 +347,27 @@ pub(crate) fn join_short_runs(runs: &mut Vec<Run>) {
 
 /// A large content that comes in pieces, from front to back.
 pub(crate) trait PieceReader {
-    /// Returns the next piece, or `None` at the end.
-    fn next(&mut self) -> io::Result<Option<LargePiece<'_>>>;
+    /// Returns the next piece, or `None` at the end. Data replace those in `bytes`.
+    fn next(&mut self, bytes: &mut Vec<u8>) -> io::Result<Option<LargePiece>>;
+
+    /// Returns whether nothing is left, as far as known. If so, the next piece would be `None`.
+    fn is_at_end(&self) -> bool;
 
     /// Returns, after the end, what was read. Called once.
     fn finish(&mut self) -> io::Result<Finished>;
 }
 
 /// A piece of a large content.
-pub(crate) enum LargePiece<'a> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LargePiece {
     /// Bytes.
-    Data(&'a [u8]),
+    Data,
     /// A hole.
     Hole(u64),
 }
 
 /// A large content after it was read.
+#[derive(Debug)]
 pub(crate) struct Finished {
     /// Bytes read.
     pub(crate) len: u64,
@@ -376,7 +381,6 @@ pub(crate) struct Finished {
 pub(crate) struct LargeFile {
     file: Box<dyn ContentFile>,
     pub(crate) metadata: Metadata,
-    buffer: Vec<u8>,
     at: u64,
     /// Where the file ends: at first where it did when it was opened.
     len: u64,
@@ -402,7 +406,6 @@ impl LargeFile {
         Self {
             file,
             metadata,
-            buffer: Vec::new(),
             at: 0,
             len: metadata.len,
             data_end: 0,
@@ -435,7 +438,7 @@ impl LargeFile {
 }
 
 impl PieceReader for LargeFile {
-    fn next(&mut self) -> io::Result<Option<LargePiece<'_>>> {
+    fn next(&mut self, bytes: &mut Vec<u8>) -> io::Result<Option<LargePiece>> {
         if self.at >= self.len {
             return Ok(None);
         }
@@ -468,18 +471,22 @@ impl PieceReader for LargeFile {
         // Pieces end at multiples of their length, so they do not depend on earlier holes.
         let piece_end = (self.at / PIECE_LEN as u64 + 1) * PIECE_LEN as u64;
         let want = (piece_end.min(self.data_end) - self.at) as usize;
-        self.buffer.resize(want, 0);
-        let read_len = read_up_to(&mut *self.file, self.at, &mut self.buffer)?;
+        bytes.resize(want, 0);
+        let read_len = read_up_to(&mut *self.file, self.at, bytes)?;
         self.at += read_len as u64;
         if read_len < want {
             self.len = self.at;
             if read_len == 0 {
                 return Ok(None);
             }
-            self.buffer.truncate(read_len);
+            bytes.truncate(read_len);
         }
-        self.hasher.update(&self.buffer);
-        Ok(Some(LargePiece::Data(&self.buffer)))
+        self.hasher.update(bytes);
+        Ok(Some(LargePiece::Data))
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.at >= self.len
     }
 
     fn finish(&mut self) -> io::Result<Finished> {
@@ -501,7 +508,6 @@ pub(crate) struct LargeReader {
     /// The first hole that lies ahead.
     next_hole: usize,
     at: u64,
-    buffer: Vec<u8>,
     hasher: ContentHasher,
     sample: Vec<u8>,
 }
@@ -510,8 +516,7 @@ impl LargeReader {
     /// Reads a content of `len` bytes; `reader` yields the bytes outside of `holes`.
     pub(crate) fn new(reader: Box<dyn Read + Send>, len: u64, holes: Vec<Range<u64>>) -> Self {
         let hasher = ContentHasher::new();
-        let (buffer, sample) = (Vec::new(), Vec::new());
-        Self { reader, len, holes, next_hole: 0, at: 0, buffer, hasher, sample }
+        Self { reader, len, holes, next_hole: 0, at: 0, hasher, sample: Vec::new() }
     }
 
     /// Returns, after the end, the sample that a file with these bytes would have.
@@ -519,15 +524,8 @@ impl LargeReader {
         shale_codec::xxh3_64(&self.sample)
     }
 
-    /// Reads the next `want` bytes into the buffer.
-    fn read(&mut self, want: usize) -> io::Result<()> {
-        self.buffer.resize(want, 0);
-        self.reader.read_exact(&mut self.buffer)
-    }
-
-    /// Keeps the bytes that belong to the sample, of the next `len` bytes: from the buffer, or
-    /// zeroes.
-    fn keep_sample(&mut self, len: u64, is_hole: bool) {
+    /// Keeps the bytes that belong to the sample, of the next `len` bytes: these, or zeroes.
+    fn keep_sample(&mut self, len: u64, bytes: Option<&[u8]>) {
         let end = self.at + len;
         for range in sample_ranges(self.len) {
             let part = range.start.max(self.at)..range.end.min(end);
@@ -535,11 +533,12 @@ impl LargeReader {
                 continue;
             }
             let kept_len = self.sample.len() + (part.end - part.start) as usize;
-            if is_hole {
-                self.sample.resize(kept_len, 0);
-            } else {
-                let part = (part.start - self.at) as usize..(part.end - self.at) as usize;
-                self.sample.extend_from_slice(&self.buffer[part]);
+            match bytes {
+                None => self.sample.resize(kept_len, 0),
+                Some(bytes) => {
+                    let part = (part.start - self.at) as usize..(part.end - self.at) as usize;
+                    self.sample.extend_from_slice(&bytes[part]);
+                }
             }
         }
         self.at = end;
@@ -547,7 +546,7 @@ impl LargeReader {
 }
 
 impl PieceReader for LargeReader {
-    fn next(&mut self) -> io::Result<Option<LargePiece<'_>>> {
+    fn next(&mut self, bytes: &mut Vec<u8>) -> io::Result<Option<LargePiece>> {
         let piece_end = (self.at / PIECE_LEN as u64 + 1) * PIECE_LEN as u64;
         // Holes are reached in order.
         while self.holes.get(self.next_hole).is_some_and(|hole| hole.end <= self.at) {
@@ -559,7 +558,7 @@ impl PieceReader for LargeReader {
             if hole_len == 0 {
                 return Ok(None);
             }
-            self.keep_sample(hole_len, true);
+            self.keep_sample(hole_len, None);
             self.hasher.update_zeroes(hole_len);
             return Ok(Some(LargePiece::Hole(hole_len)));
         }
@@ -568,10 +567,15 @@ impl PieceReader for LargeReader {
         if want == 0 {
             return Ok(None);
         }
-        self.read(want)?;
-        self.keep_sample(want as u64, false);
-        self.hasher.update(&self.buffer);
-        Ok(Some(LargePiece::Data(&self.buffer)))
+        bytes.resize(want, 0);
+        self.reader.read_exact(bytes)?;
+        self.keep_sample(want as u64, Some(bytes));
+        self.hasher.update(bytes);
+        Ok(Some(LargePiece::Data))
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.at >= self.len
     }
 
     fn finish(&mut self) -> io::Result<Finished> {

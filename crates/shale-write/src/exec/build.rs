@@ -64,6 +64,13 @@ impl<'a> Env<'a> {
         self.met.lock().unwrap_or_else(PoisonError::into_inner).insert(digest)
     }
 
+    /// Tells the caller how much contents of `content_bytes` may take in temporary files.
+    pub(crate) fn tell_temporary(&self, content_bytes: Option<u64>) {
+        let directory = self.options.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+        let bytes_max = content_bytes.and_then(|bytes| self.plan.temporary_bytes_max(bytes));
+        self.progress.temporary(bytes_max, &directory);
+    }
+
     /// What to do about files that change while they are read.
     pub(crate) fn patience(&self) -> Patience {
         Patience { strict: self.options.strict }
@@ -118,6 +125,17 @@ impl<'env> Build<'env> {
     pub(crate) fn phase(&self, phase: Phase, stage: Stage) {
         self.pool.enter(stage);
         self.env.progress.phase(phase);
+    }
+
+    /// Counts this thread's time for `stage` from now on: as that of the deciding thread, or as work
+    /// that others do at the same time.
+    pub(crate) fn decide(&self, stage: Stage, is_deciding: bool) {
+        self.pool.decide(stage, is_deciding);
+    }
+
+    /// Counts this thread's time for `stage` from now on.
+    pub(crate) fn enter(&self, stage: Stage) {
+        self.pool.enter(stage);
     }
 
     /// Fails if the build was cancelled.

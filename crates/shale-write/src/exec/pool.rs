@@ -99,6 +99,11 @@ impl<'env> Pool<'env> {
         self.clock.change(Work { stage, is_deciding: true });
     }
 
+    /// Counts this thread's time for `stage` from now on, as that of the deciding thread or of any.
+    pub(crate) fn decide(&self, stage: Stage, is_deciding: bool) {
+        self.clock.change(Work { stage, is_deciding });
+    }
+
     fn spawn_worker<'scope>(
         &self,
         scope: &'scope Scope<'scope, 'env>,

@@ -7,14 +7,15 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Memory that is left, and the file for the rest.
 #[derive(Debug)]
 pub(crate) struct Spill {
     memory_bytes_left: u64,
     temp_dir: Option<PathBuf>,
-    file: Option<File>,
+    file: Option<Arc<File>>,
     file_len: u64,
 }
 
@@ -93,26 +94,31 @@ impl Spill {
     /// # Errors
     /// Those of making and writing the file.
     pub(crate) fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.try_write_at(bytes, offset).map_err(|error| {
-            let folder = self.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
-            io::Error::new(error.kind(), format!("in the folder {}: {error}", folder.display()))
-        })
+        self.write(offset, bytes.len() as u64)?.all(bytes)
     }
 
-    fn try_write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if self.file.is_none() {
-            let file = match &self.temp_dir {
-                Some(directory) => tempfile::tempfile_in(directory)?,
-                None => tempfile::tempfile()?,
-            };
-            file.set_len(self.file_len)?;
-            self.file = Some(file);
-        }
-        if let Some(file) = &self.file {
-            file.write_all_at(bytes, offset)?;
-        }
-        self.file_len = self.file_len.max(offset + bytes.len() as u64);
-        Ok(())
+    /// Makes the file `len` bytes longer. Returns a way to write them from any thread.
+    ///
+    /// # Errors
+    /// Those of making the file.
+    pub(crate) fn extend(&mut self, len: u64) -> io::Result<SpillWrite> {
+        self.write(self.file_len, len)
+    }
+
+    fn write(&mut self, offset: u64, len: u64) -> io::Result<SpillWrite> {
+        let folder = || self.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+        let file = match &self.file {
+            Some(file) => Arc::clone(file),
+            None => {
+                let made = tempfile::tempfile_in(folder());
+                let made = made.and_then(|file| file.set_len(self.file_len).map(|()| file));
+                Arc::new(made.map_err(|error| in_folder(error, &folder()))?)
+            }
+        };
+        let write = SpillWrite { file: Arc::clone(&file), folder: folder(), offset };
+        self.file = Some(file);
+        self.file_len = self.file_len.max(offset + len);
+        Ok(write)
     }
 
     /// Reads from the file. Bytes that were never written are zero.
@@ -146,6 +152,30 @@ impl Spill {
     pub(crate) fn file_len(&self) -> u64 {
         self.file_len
     }
+}
+
+/// A range of the file that is to be written.
+#[derive(Debug)]
+pub(crate) struct SpillWrite {
+    file: Arc<File>,
+    folder: PathBuf,
+    offset: u64,
+}
+
+impl SpillWrite {
+    /// Writes the whole range.
+    ///
+    /// # Errors
+    /// Those of writing the file, with its folder.
+    pub(crate) fn all(&self, bytes: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all_at(bytes, self.offset);
+        written.map_err(|error| in_folder(error, &self.folder))
+    }
+}
+
+/// Says where a temporary file could not be made or written.
+fn in_folder(error: io::Error, folder: &Path) -> io::Error {
+    io::Error::new(error.kind(), format!("in the folder {}: {error}", folder.display()))
 }
 
 impl<T: AsRef<[u8]>> Spilled<T> {

@@ -11,12 +11,15 @@ use shale_codec::SampleLayout;
 use shale_format::Category;
 
 use crate::content::samples::{SampleRun, Samples};
+use crate::frame::body::{Body, Ranges};
 use crate::plan::classes::ClassIndex;
 
 /// A frame that is full.
 #[derive(Debug)]
 pub(crate) struct PlainFrame {
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) body: Body,
+    /// Number of bytes.
+    pub(crate) len: usize,
     pub(crate) traits: FrameTraits,
 }
 
@@ -53,7 +56,11 @@ pub(crate) struct Framer {
     /// See [`FrameTraits`].
     class: ClassIndex,
     is_hot: bool,
-    bytes: Vec<u8>,
+    /// The bytes are in the reorder buffer.
+    is_buffered: bool,
+    body: Body,
+    /// Number of bytes.
+    len: usize,
     /// Offset of the first byte in stream space.
     start: u64,
     /// Bytes by category. The largest share decides the category of the frame.
@@ -75,11 +82,20 @@ impl Framer {
             frame_len,
             class: 0,
             is_hot: false,
-            bytes: Vec::new(),
+            is_buffered: false,
+            body: Body::Bytes(Vec::new()),
+            len: 0,
             start,
             shares: [0; CATEGORY_COUNT],
             samples: None,
         }
+    }
+
+    /// From now on, frames are made of ranges of the reorder buffer. No byte was pushed before.
+    pub(crate) fn begin_buffered(&mut self) {
+        debug_assert_eq!(self.len, 0);
+        self.is_buffered = true;
+        self.body = Body::Ranges(Ranges::default());
     }
 
     /// Begins frames of another length and class, hot or not. Returns the frame that ends here.
@@ -106,17 +122,17 @@ impl Framer {
         }
         self.frame_len = frame_len;
         // A long frame that has little so far goes on.
-        if self.bytes.len() < frame_len / 2 { None } else { self.end_frame() }
+        if self.len < frame_len / 2 { None } else { self.end_frame() }
     }
 
     /// Returns the offset in stream space of the next byte.
     pub(crate) fn stream_len(&self) -> u64 {
-        self.start + self.bytes.len() as u64
+        self.start + self.len as u64
     }
 
     /// Returns the offset in stream space of the current frame, and its bytes.
-    pub(crate) fn current(&self) -> (u64, &[u8]) {
-        (self.start, &self.bytes)
+    pub(crate) fn current(&self) -> (u64, &Body) {
+        (self.start, &self.body)
     }
 
     /// Ends the current frame if the rules ask for it before a run of `len` bytes. Call this before
@@ -129,7 +145,7 @@ impl Framer {
         may_split: bool,
         run: Option<SampleRun>,
     ) -> Option<PlainFrame> {
-        let filled = self.bytes.len();
+        let filled = self.len;
         if self.samples_end_before(len, run) {
             return self.end_frame();
         }
@@ -150,25 +166,24 @@ impl Framer {
     fn samples_end_before(&self, len: usize, run: Option<SampleRun>) -> bool {
         match (self.samples, run) {
             (None, None) => false,
-            (None, Some(_)) => self.bytes.len() >= KIND_LEN_MIN.min(self.frame_len / 2),
+            (None, Some(_)) => self.len >= KIND_LEN_MIN.min(self.frame_len / 2),
             (Some(here), Some(run)) => {
-                (here.samples, here.next_at, here.end) != (run.samples, run.at, self.bytes.len())
+                (here.samples, here.next_at, here.end) != (run.samples, run.at, self.len)
             }
-            (Some(here), None) => self.bytes.len() - here.end + len >= KIND_LEN_MIN,
+            (Some(here), None) => self.len - here.end + len >= KIND_LEN_MIN,
         }
     }
 
     /// Takes bytes up to the end of the frame. Returns how many, and the frame if it is full.
+    /// `place` is where they lie in buffer space; it counts where frames are made of ranges of that.
     #[must_use]
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
+        place: u64,
         category: Category,
         run: Option<SampleRun>,
     ) -> (usize, Option<PlainFrame>) {
-        if self.bytes.is_empty() {
-            self.bytes.reserve_exact(self.frame_len);
-        }
         let len_max = match (run, self.samples) {
             (Some(run), here) => {
                 let group_len = run.samples.shape.group_len();
@@ -176,7 +191,7 @@ impl Framer {
                 let to_group = (group_len - into_group) % group_len;
                 let here = here.unwrap_or(FrameSamples {
                     samples: run.samples,
-                    head_len: self.bytes.len() + to_group,
+                    head_len: self.len + to_group,
                     end: 0,
                     next_at: 0,
                 });
@@ -185,23 +200,32 @@ impl Framer {
                 // At least one group, so that there is an end.
                 here.head_len + (room / group_len).max(1) * group_len
             }
-            (None, Some(_)) => self.frame_len.max(self.bytes.len() + 1),
+            (None, Some(_)) => self.frame_len.max(self.len + 1),
             (None, None) => self.frame_len,
         };
-        let taken = bytes.len().min(len_max - self.bytes.len());
-        self.bytes.extend_from_slice(&bytes[..taken]);
+        let taken = bytes.len().min(len_max - self.len);
+        match &mut self.body {
+            Body::Bytes(held) => {
+                if held.is_empty() {
+                    held.reserve_exact(self.frame_len);
+                }
+                held.extend_from_slice(&bytes[..taken]);
+            }
+            Body::Ranges(ranges) => ranges.push(place, taken),
+        }
+        self.len += taken;
         self.shares[category as usize] += taken;
         if let (Some(here), Some(run)) = (&mut self.samples, run) {
-            (here.end, here.next_at) = (self.bytes.len(), run.at + taken as u64);
+            (here.end, here.next_at) = (self.len, run.at + taken as u64);
         }
-        let full = self.bytes.len() >= len_max;
+        let full = self.len >= len_max;
         (taken, if full { self.end_frame() } else { None })
     }
 
     /// Ends the current frame, if it holds anything.
     #[must_use]
     pub(crate) fn end_frame(&mut self) -> Option<PlainFrame> {
-        if self.bytes.is_empty() {
+        if self.len == 0 {
             return None;
         }
         let samples = self.samples.take().map(|here| SampleLayout {
@@ -212,10 +236,14 @@ impl Framer {
         });
         let (category, class, is_hot) = (self.category(), self.class, self.is_hot);
         let traits = FrameTraits { category, class, is_hot, samples };
-        self.start += self.bytes.len() as u64;
+        self.start += self.len as u64;
         self.shares = [0; CATEGORY_COUNT];
-        let bytes = std::mem::take(&mut self.bytes);
-        Some(PlainFrame { bytes, traits })
+        let next = match self.is_buffered {
+            true => Body::Ranges(Ranges::default()),
+            false => Body::Bytes(Vec::new()),
+        };
+        let body = std::mem::replace(&mut self.body, next);
+        Some(PlainFrame { body, len: std::mem::take(&mut self.len), traits })
     }
 
     fn category(&self) -> Category {
@@ -236,12 +264,12 @@ mod tests {
     fn push(framer: &mut Framer, len: usize, may_split: bool) -> Vec<usize> {
         let bytes = vec![1; len];
         let mut lens = Vec::new();
-        lens.extend(framer.before_run(len, Category::Text, may_split, None).map(|f| f.bytes.len()));
+        lens.extend(framer.before_run(len, Category::Text, may_split, None).map(|f| f.len));
         let mut at = 0;
         while at < len {
-            let (taken, frame) = framer.push(&bytes[at..], Category::Text, None);
+            let (taken, frame) = framer.push(&bytes[at..], 0, Category::Text, None);
             at += taken;
-            lens.extend(frame.map(|frame| frame.bytes.len()));
+            lens.extend(frame.map(|frame| frame.len));
         }
         lens
     }
@@ -264,7 +292,7 @@ mod tests {
         let mut framer = Framer::new(1000, 0);
         assert!(framer.set_len_max(usize::MAX).is_none());
         assert!(push(&mut framer, 600, false).is_empty());
-        assert_eq!(framer.set_len_max(200).map(|frame| frame.bytes.len()), Some(600));
+        assert_eq!(framer.set_len_max(200).map(|frame| frame.len), Some(600));
         assert!(push(&mut framer, 90, false).is_empty());
         assert!(framer.set_len_max(1000).is_none(), "there is little in it");
         assert_eq!(push(&mut framer, 1000, true), [1000]);
@@ -276,7 +304,7 @@ mod tests {
     fn incompressible_data_begins_a_frame() {
         let mut framer = Framer::new(1 << 20, 0);
         let bytes = vec![1; KIND_LEN_MIN];
-        assert!(framer.push(&bytes, Category::Text, None).1.is_none());
+        assert!(framer.push(&bytes, 0, Category::Text, None).1.is_none());
         assert!(framer.before_run(10, Category::Incompressible, false, None).is_none());
         let frame = framer.before_run(KIND_LEN_MIN, Category::Incompressible, true, None);
         assert_eq!(frame.map(|frame| frame.traits.category), Some(Category::Text));

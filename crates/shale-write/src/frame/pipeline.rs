@@ -19,10 +19,12 @@ use crate::content::dedupe::Contents;
 use crate::content::samples::SampleRun;
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
+use crate::frame::body::Body;
 use crate::frame::compress::{Compressor, Packed, Packing, References};
 use crate::frame::framer::{FrameTraits, Framer, PlainFrame};
 use crate::frame::held::HeldFrames;
-use crate::frame::waiting::WaitingFrames;
+use crate::frame::waiting::{LoadFrame, WaitingFrames};
+use crate::layout::buffered::Buffered;
 use crate::output::emitter::Emitter;
 use crate::output::frame_table::FrameTable;
 use crate::plan::classes::ClassIndex;
@@ -46,6 +48,8 @@ pub(crate) struct FramePipeline<'env> {
     waiting: Option<WaitingFrames>,
     /// Chooses references; `None` where there are none.
     references: Option<ReferenceStage<'env>>,
+    /// Buffer space, if frames are made of ranges of it.
+    buffered: Option<Arc<Buffered>>,
     in_flight: VecDeque<InFlight>,
     in_flight_bytes: u64,
     /// Frames that may be taken back, see [`Self::hold`].
@@ -97,6 +101,7 @@ impl<'env> FramePipeline<'env> {
             framer: Framer::new(plan.classes.usual().frame_len, start),
             waiting,
             references,
+            buffered: None,
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
             held: None,
@@ -145,6 +150,16 @@ impl<'env> FramePipeline<'env> {
             }
             anchors(&learned.anchors);
         })
+    }
+
+    /// From now on, all bytes lie in `buffered`, and frames are made of ranges of it. Called before
+    /// the first byte of the stream.
+    pub(crate) fn begin_buffered(&mut self, buffered: Arc<Buffered>) {
+        self.framer.begin_buffered();
+        if let Some(waiting) = &mut self.waiting {
+            waiting.begin_buffered(Arc::clone(&buffered));
+        }
+        self.buffered = Some(buffered);
     }
 
     /// Begins a part of the stream with contents of a class, hot or not. Parts share no frame.
@@ -199,11 +214,13 @@ impl<'env> FramePipeline<'env> {
         }
     }
 
-    /// Appends a run of bytes to the stream. Returns its offset there. `may_split` is for parts of
-    /// large files. `run` is for bytes that are samples.
+    /// Appends a run of bytes to the stream. Returns its offset there. `place` is where they lie in
+    /// buffer space, see [`Self::begin_buffered`]. `may_split` is for parts of large files. `run` is
+    /// for bytes that are samples.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
+        mut place: u64,
         category: Category,
         may_split: bool,
         mut run: Option<SampleRun>,
@@ -214,8 +231,9 @@ impl<'env> FramePipeline<'env> {
         let offset = self.framer.stream_len();
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (taken, frame) = self.framer.push(rest, category, run);
+            let (taken, frame) = self.framer.push(rest, place, category, run);
             rest = &rest[taken..];
+            place += taken as u64;
             run = run.map(|run| run.after(taken as u64));
             if let Some(frame) = frame {
                 self.frame(frame)?;
@@ -254,9 +272,16 @@ impl<'env> FramePipeline<'env> {
         }
         if !after.is_empty() {
             let from = (stream_offset + waiting_len as u64 - start) as usize;
-            after.copy_from_slice(&current[from..from + after.len()]);
+            match current {
+                Body::Bytes(bytes) => after.copy_from_slice(&bytes[from..from + after.len()]),
+                Body::Ranges(ranges) => ranges.read_at(self.buffered(), from, after)?,
+            }
         }
         Ok(())
+    }
+
+    fn buffered(&self) -> &Arc<Buffered> {
+        self.buffered.as_ref().expect("frames are ranges of a buffer")
     }
 
     /// Reads bytes of the stream of the image that is continued.
@@ -315,15 +340,18 @@ impl<'env> FramePipeline<'env> {
     fn frame(&mut self, frame: PlainFrame) -> Result<(), WriteError> {
         self.build.check_cancel()?;
         let Some(waiting) = &mut self.waiting else {
-            let PlainFrame { bytes, traits } = frame;
-            return self
-                .submit(bytes.len() as u64, traits, move || Ok((Arc::new(bytes), Vec::new())));
+            let PlainFrame { body, len, traits } = frame;
+            let load = match body {
+                Body::Bytes(bytes) => LoadFrame::Bytes(Arc::new(bytes)),
+                Body::Ranges(ranges) => LoadFrame::Ranges(ranges, Arc::clone(self.buffered())),
+            };
+            return self.submit(len as u64, traits, move || Ok((load.load()?, Vec::new())));
         };
-        let bytes = waiting.push(frame)?;
-        if let Some(references) = &mut self.references {
-            references.push(bytes);
+        let load = waiting.push(frame)?;
+        match &mut self.references {
+            Some(references) => references.push(load),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Chooses references for all waiting frames, then compresses them.

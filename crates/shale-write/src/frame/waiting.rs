@@ -1,11 +1,14 @@
 //! Plain frames that wait for their references: in memory up to a budget, then in a temporary
-//! file, so that every input is read once.
+//! file, so that every input is read once. Where contents wait in the reorder buffer, their bytes
+//! stay there, and a frame is a list of ranges of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::exec::spill::{Spill, Spilled};
+use crate::frame::body::{Body, Ranges};
 use crate::frame::framer::{FrameTraits, PlainFrame};
+use crate::layout::buffered::Buffered;
 use crate::plan::error::WriteError;
 
 /// All frames of a build.
@@ -13,6 +16,8 @@ use crate::plan::error::WriteError;
 pub(crate) struct WaitingFrames {
     frames: Vec<WaitingFrame>,
     spill: Spill,
+    /// Buffer space, of which frames may be made.
+    buffered: Option<Arc<Buffered>>,
     stream_len: u64,
 }
 
@@ -21,12 +26,47 @@ struct WaitingFrame {
     /// Offset in stream space.
     start: u64,
     traits: FrameTraits,
-    bytes: Spilled<SharedBytes>,
+    bytes: WaitingBytes,
+}
+
+#[derive(Debug)]
+enum WaitingBytes {
+    Kept(Spilled<SharedBytes>),
+    Ranges(Ranges),
+}
+
+impl WaitingBytes {
+    fn len(&self) -> usize {
+        match self {
+            Self::Kept(kept) => kept.len(),
+            Self::Ranges(ranges) => ranges.len(),
+        }
+    }
 }
 
 /// Bytes that tasks look at while they wait.
 #[derive(Debug)]
 struct SharedBytes(Arc<Vec<u8>>);
+
+/// The bytes of a frame, for a task.
+#[derive(Debug)]
+pub(crate) enum LoadFrame {
+    Bytes(Arc<Vec<u8>>),
+    Ranges(Ranges, Arc<Buffered>),
+}
+
+impl LoadFrame {
+    /// Returns the bytes.
+    ///
+    /// # Errors
+    /// Those of reading a temporary file.
+    pub(crate) fn load(self) -> Result<Arc<Vec<u8>>, WriteError> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            Self::Ranges(ranges, buffered) => ranges.gather(&buffered),
+        }
+    }
+}
 
 impl AsRef<[u8]> for SharedBytes {
     fn as_ref(&self) -> &[u8] {
@@ -39,19 +79,33 @@ impl WaitingFrames {
     /// in memory.
     pub(crate) fn new(memory_bytes_max: u64, temp_dir: Option<PathBuf>, start: u64) -> Self {
         let spill = Spill::new(memory_bytes_max, temp_dir);
-        Self { frames: Vec::new(), spill, stream_len: start }
+        Self { frames: Vec::new(), spill, buffered: None, stream_len: start }
+    }
+
+    /// From now on, frames are made of ranges of `buffered`.
+    pub(crate) fn begin_buffered(&mut self, buffered: Arc<Buffered>) {
+        self.buffered = Some(buffered);
     }
 
     /// Adds the next frame. Returns its bytes for a task that looks at them.
-    pub(crate) fn push(&mut self, frame: PlainFrame) -> Result<Arc<Vec<u8>>, WriteError> {
-        let bytes = Arc::new(frame.bytes);
-        let memory_len = bytes.capacity() as u64;
-        let kept = self.spill.keep(SharedBytes(Arc::clone(&bytes)), memory_len);
-        let kept = kept.map_err(WriteError::TemporaryFile)?;
-        let frame = WaitingFrame { start: self.stream_len, traits: frame.traits, bytes: kept };
-        self.frames.push(frame);
-        self.stream_len += bytes.len() as u64;
-        Ok(bytes)
+    pub(crate) fn push(&mut self, frame: PlainFrame) -> Result<LoadFrame, WriteError> {
+        let (bytes, load) = match frame.body {
+            Body::Bytes(bytes) => {
+                let memory_len = bytes.capacity() as u64;
+                let bytes = Arc::new(bytes);
+                let kept = self.spill.keep(SharedBytes(Arc::clone(&bytes)), memory_len);
+                let kept = kept.map_err(WriteError::TemporaryFile)?;
+                (WaitingBytes::Kept(kept), LoadFrame::Bytes(bytes))
+            }
+            Body::Ranges(mut ranges) => {
+                ranges.shrink();
+                let buffered = Arc::clone(self.buffered());
+                (WaitingBytes::Ranges(ranges.clone()), LoadFrame::Ranges(ranges, buffered))
+            }
+        };
+        self.frames.push(WaitingFrame { start: self.stream_len, traits: frame.traits, bytes });
+        self.stream_len += frame.len as u64;
+        Ok(load)
     }
 
     /// Number of frames.
@@ -75,11 +129,12 @@ impl WaitingFrames {
         self.frames.partition_point(|frame| frame.start <= stream_offset).saturating_sub(1)
     }
 
-    /// A frame's bytes. Allocates where they are in the file.
+    /// A frame's bytes. Allocates unless they are in memory as a whole.
     pub(crate) fn frame(&self, index: usize) -> Result<Arc<Vec<u8>>, WriteError> {
         match &self.frames[index].bytes {
-            Spilled::Memory(bytes) => Ok(Arc::clone(&bytes.0)),
-            in_file => {
+            WaitingBytes::Ranges(ranges) => ranges.gather(self.buffered()),
+            WaitingBytes::Kept(Spilled::Memory(bytes)) => Ok(Arc::clone(&bytes.0)),
+            WaitingBytes::Kept(in_file) => {
                 let mut bytes = vec![0; in_file.len()];
                 let read = self.spill.read(in_file, 0, &mut bytes);
                 read.map_err(WriteError::TemporaryFile)?;
@@ -102,11 +157,20 @@ impl WaitingFrames {
             let from = (stream_offset - frame.start) as usize;
             let len = out.len().min(frame.bytes.len() - from);
             let (part, rest) = out.split_at_mut(len);
-            self.spill.read(&frame.bytes, from, part).map_err(WriteError::TemporaryFile)?;
+            match &frame.bytes {
+                WaitingBytes::Ranges(ranges) => ranges.read_at(self.buffered(), from, part)?,
+                WaitingBytes::Kept(kept) => {
+                    self.spill.read(kept, from, part).map_err(WriteError::TemporaryFile)?;
+                }
+            }
             stream_offset += len as u64;
             out = rest;
         }
         Ok(())
+    }
+
+    fn buffered(&self) -> &Arc<Buffered> {
+        self.buffered.as_ref().expect("frames are ranges of a buffer")
     }
 
     /// Bytes in the temporary file.
@@ -124,6 +188,10 @@ mod tests {
     const TRAITS: FrameTraits =
         FrameTraits { category: Category::Text, class: 0, is_hot: false, samples: None };
 
+    fn frame(bytes: Vec<u8>) -> PlainFrame {
+        PlainFrame { len: bytes.len(), body: Body::Bytes(bytes), traits: TRAITS }
+    }
+
     #[test]
     fn frames_come_back_from_memory_and_file() {
         let mut waiting = WaitingFrames::new(250, None, 0);
@@ -131,7 +199,7 @@ mod tests {
         for n in 0..20u8 {
             let bytes = vec![n; 40 + usize::from(n)];
             stream.extend_from_slice(&bytes);
-            waiting.push(PlainFrame { bytes, traits: TRAITS }).unwrap();
+            waiting.push(frame(bytes)).unwrap();
         }
         assert!(waiting.file_len() > 0 && waiting.file_len() < stream.len() as u64);
         for n in 0..20u8 {
@@ -148,7 +216,6 @@ mod tests {
     #[test]
     fn a_missing_temporary_directory_is_an_error() {
         let mut waiting = WaitingFrames::new(0, Some(PathBuf::from("/nonexistent/directory")), 0);
-        let frame = PlainFrame { bytes: vec![1], traits: TRAITS };
-        assert!(matches!(waiting.push(frame), Err(WriteError::TemporaryFile(_))));
+        assert!(matches!(waiting.push(frame(vec![1])), Err(WriteError::TemporaryFile(_))));
     }
 }

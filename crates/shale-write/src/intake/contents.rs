@@ -17,33 +17,34 @@ use shale_format::limits::CHUNK_DEPTH_MAX;
 use shale_format::{AppendIndex, Category, ChunkRecord};
 use shale_model::{ChangeKind, Metadata, OpenContent, ProblemKind};
 
-use crate::content::categorize::category_of;
 use crate::content::dedupe::{ContentKey, Contents};
 use crate::content::extents::Place;
 use crate::content::read::{
-    ATTEMPTS_MAX, Finished, FoundStream, LargeFile, LargePiece, LargeReader, PieceReader,
-    ReadFailure, Run, SMALL_LEN_MAX, SmallContent, join_short_runs, read_small, sample_of,
-    split_runs,
+    ATTEMPTS_MAX, Finished, FoundStream, LargeFile, LargeReader, PieceReader, ReadFailure, Run,
+    SMALL_LEN_MAX, SmallContent, read_small, sample_of, split_runs,
 };
 use crate::content::relocation::Relocation;
-use crate::content::samples::{SampleFinder, SampleRun};
+use crate::content::samples::SampleRun;
 use crate::exec::build::Build;
 use crate::exec::spill::Spill;
 use crate::frame::pipeline::FramePipeline;
 use crate::intake::copied::CopiedContent;
+use crate::intake::large::{
+    Data, LargePieces, Opened, Piece, Reading, Step, digest_only, open_large, opened,
+};
 use crate::intake::sketched::{find_streams, sketched};
 use crate::intake::treatment::Treatment;
 use crate::layout::order::LayoutOrder;
-use crate::layout::reorder_buffer::ReorderBuffer;
-use crate::layout::similarity::Sketcher;
+use crate::layout::reorder_buffer::{Arranged, Item, ReorderBuffer};
 use crate::output::emitter::Emitter;
 use crate::output::frame_table::FrameTable;
 use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
-use crate::plan::order::Order;
 use crate::plan::report::{Report, Stage, StreamCounts};
 use crate::recompress::container::Container;
+use crate::segment::ahead::{Found, ReadAhead, Wanted};
 use crate::segment::homes::Homes;
+use crate::segment::segmenter::Anchor;
 use crate::segment::stage::SegmentStage;
 use shale_host::Phase;
 
@@ -54,7 +55,7 @@ pub(crate) struct ContentWriter<'env> {
     frames: FramePipeline<'env>,
     segments: Option<SegmentStage>,
     /// Contents that wait to be put into order; `None` where they go into the stream at once.
-    buffer: Option<ReorderBuffer>,
+    buffer: Option<ReorderBuffer<'env>>,
     /// Ranges of the buffer that hold samples, ascending.
     buffered_samples: Vec<(Range<u64>, SampleRun)>,
     /// Files with streams, by number in this build: the number of the first content that was
@@ -82,6 +83,8 @@ struct Counts {
     held_files: u64,
     held_bytes: u64,
     streams: [StreamCounts; Container::ALL.len()],
+    /// Bytes of the longest content that was copied to a temporary file.
+    copied_bytes_max: u64,
 }
 
 /// All contents of a build.
@@ -129,7 +132,7 @@ impl<'env> ContentWriter<'env> {
         let buffer = plan.reorders.then(|| {
             let layout_order = LayoutOrder::new(plan.order, &build.options().first);
             let temp_dir = build.options().temp_dir.clone();
-            ReorderBuffer::new(plan.reorder_bytes_max, temp_dir, layout_order)
+            ReorderBuffer::new(build.clone(), plan.reorder_bytes_max, temp_dir, layout_order)
         });
         Self {
             contents: build.base().map_or_else(Contents::new, |base| Contents::after(base.clone())),
@@ -359,29 +362,32 @@ impl<'env> ContentWriter<'env> {
         Ok(())
     }
 
-    /// Reads a large file. Its bytes are read twice only where one like it was met before.
-    pub(crate) fn large(&mut self, content: &dyn OpenContent) -> Result<Outcome, WriteError> {
+    /// Stores a large file, of which `first` was read beforehand. Its bytes are read twice only
+    /// where one like it was met before.
+    pub(crate) fn large(
+        &mut self,
+        content: &dyn OpenContent,
+        mut first: Option<Result<Opened, ProblemKind>>,
+    ) -> Result<Outcome, WriteError> {
         let patience = self.build.patience();
         for attempt in 0..ATTEMPTS_MAX {
-            let mut file = match LargeFile::open(content) {
-                Ok(file) => file,
+            let env = self.build.env;
+            let opened = first.take().unwrap_or_else(|| open_large(env, content, self.treatment));
+            let opened = match opened {
+                Ok(opened) => opened,
                 Err(kind) => return Ok(Outcome::LeftOut(kind)),
             };
             self.counts.files_read_again += u64::from(attempt > 0);
-            let metadata = file.metadata;
-            if metadata.len <= SMALL_LEN_MAX {
+            let metadata = opened.metadata;
+            let Opened { sample: Some(sample), step, .. } = opened else {
                 // It became small since it was listed.
-                match read_small(content, SMALL_LEN_MAX, patience, &|| {
-                    self.build.env.is_cancelled()
-                }) {
-                    Ok(content) => {
-                        return self.small(sketched(self.build.env, content, self.treatment));
-                    }
+                match read_small(content, SMALL_LEN_MAX, patience, &|| env.is_cancelled()) {
+                    Ok(content) => return self.small(sketched(env, content, self.treatment)),
                     Err(ReadFailure::Problem(kind)) => return Ok(Outcome::LeftOut(kind)),
                     Err(ReadFailure::Large) => continue,
                 }
-            }
-            match self.large_attempt(&mut file, attempt)? {
+            };
+            match self.large_attempt(sample, step, metadata, attempt)? {
                 Attempt::Done(stored) => return Ok(stored.outcome(metadata)),
                 Attempt::Changed => {}
                 Attempt::Failed(error) => return Ok(Outcome::LeftOut(ProblemKind::of(&error))),
@@ -390,24 +396,35 @@ impl<'env> ContentWriter<'env> {
         Ok(Outcome::LeftOut(ProblemKind::Changed))
     }
 
-    /// Reads a large content that can be read only once. Where one of its length was met before,
-    /// it goes through a temporary file, as only its end shows whether it is new.
+    /// Reads a large content that can be read only once. Only its end shows whether it is new. It
+    /// waits for that in the buffer, or, where one of its length was met before, in a temporary
+    /// file.
     pub(crate) fn large_reader(
         &mut self,
         metadata: Metadata,
         reader: Box<dyn Read + Send>,
         holes: Vec<Range<u64>>,
     ) -> Result<Outcome, WriteError> {
-        let mut pieces = LargeReader::new(reader, metadata.len, holes);
-        let attempt = if self.contents.has_large_len(metadata.len)? {
+        let pieces = LargeReader::new(reader, metadata.len, holes);
+        let reading = Reading::new(self.build.env, pieces, metadata.len, self.treatment);
+        let mut pieces = LargePieces::start(self.build.clone(), reading);
+        let was_met = self.contents.has_large_len(metadata.len)?;
+        let attempt = if was_met && self.buffer.is_none() {
             match self.copy_to_file(&mut pieces, metadata)? {
-                Ok((copy, _)) => self.large_attempt(&mut copy.reader(), 0)?,
+                Ok((copy, _)) => {
+                    let opened = opened(self.build.env, copy.reader(), self.treatment);
+                    match opened.sample {
+                        Some(sample) => self.large_attempt(sample, opened.step, metadata, 0)?,
+                        // It is shorter than it was said to be.
+                        None => Attempt::Changed,
+                    }
+                }
                 Err(error) => Attempt::Failed(error),
             }
         } else {
-            let attempt = self.stream(&mut pieces, metadata, 0)?;
-            if matches!(attempt, Attempt::Done(_)) {
-                self.contents.note_sample(metadata.len, pieces.sample())?;
+            let attempt = self.stream(&mut pieces, metadata, 0, was_met)?;
+            if let (Attempt::Done(_), Some(reader)) = (&attempt, pieces.into_reader()) {
+                self.contents.note_sample(metadata.len, reader.sample())?;
             }
             attempt
         };
@@ -425,10 +442,17 @@ impl<'env> ContentWriter<'env> {
             self.build.phase(Phase::Order, Stage::Order);
             self.reorder(buffer, report)?;
         }
+        // The index of segments is freed before frames are compressed.
+        if let Some(segments) = self.segments.take() {
+            let counters = segments.counters();
+            report.segments = counters.match_count;
+            report.segment_bytes = counters.match_bytes;
+        }
         let (frames, index, emitter) = self.frames.finish(&self.contents, report)?;
         report.files_read_again = self.counts.files_read_again;
         report.duplicate_files = self.counts.duplicate_files;
         report.duplicate_bytes = self.counts.duplicate_bytes;
+        report.temporary_file_bytes += self.counts.copied_bytes_max;
         report.held_files = self.counts.held_files;
         report.held_bytes = self.counts.held_bytes;
         let kinds = Container::ALL.into_iter().zip(self.counts.streams);
@@ -442,71 +466,82 @@ impl<'env> ContentWriter<'env> {
             Place::Zero => report.zero_bytes += len,
             Place::Stream(_) | Place::Rebuilt(_) => {}
         });
-        if let Some(segments) = &self.segments {
-            let counters = segments.counters();
-            report.segments = counters.match_count;
-            report.segment_bytes = counters.match_bytes;
-        }
         Ok(Finish { contents: self.contents, frames, index, emitter })
     }
 
     /// Moves the contents from the buffer into the stream, in the order asked for.
     fn reorder(
         &mut self,
-        mut buffer: ReorderBuffer,
+        buffer: ReorderBuffer<'env>,
         report: &mut Report,
     ) -> Result<(), WriteError> {
         report.similar_contents = buffer.similar_count();
         report.contents_stored_first = buffer.listed_count();
-        report.temporary_file_bytes += buffer.file_len();
+        report.temporary_file_bytes += buffer.file_len_max();
         let buffered = std::mem::take(&mut self.contents.extents);
-        let mut order = buffer.order();
-        let mut relocation = Relocation::default();
-        let mut bytes = Vec::new();
+        let Arranged { bytes, items, mut order } = buffer.finish()?;
+        let bytes = Arc::new(bytes);
         let has_hot = self.build.plan().has_hot;
         let hot_count = if has_hot { report.contents_stored_first as usize } else { 0 };
         // What lies between streams would only be in the way of what is in them.
         let place = |index: &u32| {
-            let item = buffer.item(*index);
+            let item = items[*index as usize];
             (item.class, self.containers.contains_key(&u64::from(item.content)))
         };
         order[hot_count..].sort_by_key(place);
         if let Some(mut query) = self.frames.query() {
-            for &index in &order {
-                let item = buffer.item(index);
-                let mut at = item.range().start;
-                while at < item.range().end {
-                    self.build.check_cancel()?;
-                    buffer.read(&item, at, &mut bytes)?;
-                    at += bytes.len() as u64;
-                    query.push(&bytes);
-                }
+            let mut read = Vec::new();
+            for part in parts_of(&items, &order) {
+                self.build.check_cancel()?;
+                read.resize((part.range.end - part.range.start) as usize, 0);
+                bytes.read_at(part.range.start, &mut read)?;
+                query.push(&read);
             }
             self.frames.narrow(&query);
         }
-        let mut part = None;
+        self.build.enter(Stage::Segment);
+        self.frames.begin_buffered(Arc::clone(&bytes));
+        if items.iter().any(|item| !item.range().is_empty()) {
+            self.begin_stream()?;
+        }
+        let mut relocation = Relocation::default();
         let samples = std::mem::take(&mut self.buffered_samples);
-        for (position, &index) in order.iter().enumerate() {
+        let window_len = self.build.plan().segment_window_len;
+        let mut ahead = ReadAhead::new(self.build.clone(), bytes, window_len);
+        let mut asked = parts_of(&items, &order);
+        let mut in_part = None;
+        let (mut found, mut next) = (Found::default(), 0);
+        for part in parts_of(&items, &order) {
             self.build.check_cancel()?;
-            let item = buffer.item(index);
-            let next = (item.class, position < hot_count);
-            if part != Some(next) {
-                part = Some(next);
+            while ahead.has_room()
+                && let Some(Part { item, range, .. }) = asked.next()
+            {
+                let segments = self.segments.as_ref();
+                let step_log2 =
+                    segments.map(|segments| segments.step_log2(item.content_len, item.category));
+                ahead.ask(Wanted { content_start: item.range().start, range, step_log2 });
+            }
+            if next == found.part_count() {
+                (found, next) = (ahead.next()?, 0);
+            }
+            let Part { item, position, range } = part;
+            let kind = (item.class, position < hot_count);
+            if in_part != Some(kind) {
+                in_part = Some(kind);
                 self.frames.begin_part(item.class, position < hot_count)?;
             }
-            let mut at = item.range().start;
-            while at < item.range().end {
-                buffer.read(&item, at, &mut bytes)?;
-                at += bytes.len() as u64;
-                let start = at - bytes.len() as u64;
-                self.buffered_data(&samples, start, &bytes, (item.content_len, item.category))?;
+            let (bytes, known) = found.part(next);
+            next += 1;
+            let how = (item.content_len, item.category);
+            self.buffered_data(&samples, (range.start, bytes, known), how)?;
+            if range.end == item.range().end {
+                self.end_content()?;
+                relocation.push(item.range(), &std::mem::take(&mut self.contents.extents));
             }
-            self.end_content()?;
-            relocation.push(item.range(), &std::mem::take(&mut self.contents.extents));
         }
         relocation.sort();
         self.contents.extents = buffered;
-        let order: Vec<u32> = order.iter().map(|&index| buffer.item(index).content).collect();
+        let order: Vec<u32> = order.iter().map(|&index| items[index as usize].content).collect();
         self.contents.reorder(&order, &relocation);
         Ok(())
     }
@@ -520,19 +555,22 @@ impl<'env> ContentWriter<'env> {
         Ok(found)
     }
 
-    /// Reads a large file once, or twice where one like it was met before.
+    /// Stores a large file whose sample and first step were read. The rest is read once, or twice
+    /// where one like it was met before.
     fn large_attempt(
         &mut self,
-        file: &mut LargeFile,
+        sample: io::Result<u64>,
+        step: Step<LargeFile>,
+        metadata: Metadata,
         attempt: u32,
     ) -> Result<Attempt<Stored>, WriteError> {
-        let sample = match file.sample() {
+        let sample = match sample {
             Ok(sample) => sample,
             Err(error) => return Ok(Attempt::Failed(error)),
         };
-        let metadata = file.metadata;
-        if self.contents.note_sample(metadata.len, sample)? {
-            let finished = match self.digest_only(file)? {
+        let mut pieces = if self.contents.note_sample(metadata.len, sample)? {
+            let (finished, reading) = digest_only(&self.build, step)?;
+            let finished = match finished {
                 Ok(finished) => finished,
                 Err(error) => return Ok(Attempt::Failed(error)),
             };
@@ -543,43 +581,37 @@ impl<'env> ContentWriter<'env> {
                 self.build.progress().done(0, len);
                 return Ok(Attempt::Done(Stored { id, len, change }));
             }
-            file.rewind();
-        }
-        self.stream(file, metadata, attempt)
-    }
-
-    /// Reads a file for its digest.
-    fn digest_only(&mut self, file: &mut LargeFile) -> Result<io::Result<Finished>, WriteError> {
-        loop {
-            self.build.check_cancel()?;
-            match file.next() {
-                Ok(Some(_)) => {}
-                Ok(None) => return Ok(file.finish()),
-                Err(error) => return Ok(Err(error)),
-            }
-        }
+            LargePieces::start(self.build.clone(), reading)
+        } else {
+            LargePieces::after(self.build.clone(), step)
+        };
+        self.stream(&mut pieces, metadata, attempt, false)
     }
 
     /// Puts a large content into the stream while it is read. If it turns out to have changed, or
-    /// cannot be read to its end, nothing of it stays in the stream.
-    fn stream(
+    /// cannot be read to its end, or is there already, nothing of it stays in the stream. It may be
+    /// there if `was_met`.
+    fn stream<P: PieceReader + Send + 'env>(
         &mut self,
-        pieces: &mut dyn PieceReader,
+        pieces: &mut LargePieces<'env, P>,
         metadata: Metadata,
         attempt: u32,
+        was_met: bool,
     ) -> Result<Attempt<Stored>, WriteError> {
         if self.buffer.is_some() || self.frames.can_roll_back() {
-            return self.stream_revocably(pieces, metadata.len, attempt);
+            return self.stream_revocably(pieces, metadata.len, attempt, was_met);
         }
         // What is in the stream may be referred to at once, so only whole contents get there.
-        let (mut copy, finished) = match self.copy_to_file(pieces, metadata)? {
+        let (copy, finished) = match self.copy_to_file(pieces, metadata)? {
             Ok((copy, finished)) => (copy.reader(), finished),
             Err(error) => return Ok(Attempt::Failed(error)),
         };
         if !self.build.patience().takes(finished.change, attempt) {
             return Ok(Attempt::Changed);
         }
-        Ok(match self.stream_revocably(&mut copy, finished.len, attempt)? {
+        let reading = Reading::new(self.build.env, copy, finished.len, self.treatment);
+        let mut copy = LargePieces::start(self.build.clone(), reading);
+        Ok(match self.stream_revocably(&mut copy, finished.len, attempt, false)? {
             Attempt::Done(stored) => Attempt::Done(Stored { change: finished.change, ..stored }),
             // The bytes are in the stream.
             Attempt::Failed(error) => return Err(WriteError::TemporaryFile(error)),
@@ -589,54 +621,46 @@ impl<'env> ContentWriter<'env> {
 
     /// Puts a large content of about `len` bytes into the buffer, or into a pipeline that can take
     /// it back.
-    fn stream_revocably(
+    fn stream_revocably<P: PieceReader + Send + 'env>(
         &mut self,
-        pieces: &mut dyn PieceReader,
+        pieces: &mut LargePieces<'env, P>,
         len: u64,
         attempt: u32,
+        was_met: bool,
     ) -> Result<Attempt<Stored>, WriteError> {
         let base = self.contents.extents.end();
         let buffer_start = self.buffer.as_ref().map_or(0, ReorderBuffer::end);
         if self.buffer.is_none() && self.frames.can_roll_back() {
             self.frames.hold();
         }
-        let mut sketcher = Sketcher::default();
-        let mut finder = SampleFinder::new(len);
-        let mut category = None;
-        let mut runs = Vec::new();
-        let finished = loop {
+        loop {
             self.build.check_cancel()?;
             match pieces.next() {
-                Ok(Some(LargePiece::Data(bytes))) => {
-                    let mut samples = finder.push(bytes);
-                    if self.treatment.ignores_samples() {
-                        samples.clear();
-                    }
-                    let category = *category.get_or_insert_with(|| {
-                        let known = self.treatment.category.or(finder.category());
-                        known.unwrap_or_else(|| category_of(bytes))
-                    });
-                    if self.build.plan().order == Order::Similarity {
-                        sketcher.push(bytes);
-                    }
-                    runs.clear();
-                    split_runs(bytes, 0..bytes.len(), &mut runs);
-                    if !samples.is_empty() {
-                        join_short_runs(&mut runs);
-                    }
-                    self.runs(bytes, &runs, &samples, len, category)?;
+                Some(Piece::Data(data)) => {
+                    let Data { bytes, runs, samples, .. } = data;
+                    let category = pieces.category().unwrap_or(Category::Generic);
+                    self.runs(&bytes, &runs, &samples, len, category)?;
                     self.build.progress().done(0, bytes.len() as u64);
                 }
-                Ok(Some(LargePiece::Hole(len))) => {
-                    finder.skip(len);
+                Some(Piece::Hole(len)) => {
                     self.without_data(len, Place::Hole)?;
                     self.build.progress().done(0, len);
                 }
-                Ok(None) => break pieces.finish(),
-                Err(error) => break Err(error),
+                None => break,
             }
-        };
+        }
         self.end_content()?;
+        let finished = pieces.end();
+        if let Ok(Finished { len, digest, holes, change }) = &finished
+            && was_met
+        {
+            let key = ContentKey { len: *len, digest: *digest, holes };
+            if self.contents.has(&key)? {
+                self.take_back(base, buffer_start)?;
+                let id = self.find(&key)?.unwrap_or_default();
+                return Ok(Attempt::Done(Stored { id, len: *len, change: *change }));
+            }
+        }
         let failed = match finished {
             Ok(read) if self.build.patience().takes(read.change, attempt) => {
                 self.frames.release()?;
@@ -646,16 +670,23 @@ impl<'env> ContentWriter<'env> {
                 }
                 let id = self.contents.push(digest, base);
                 if let Some(buffer) = &mut self.buffer {
-                    let category = category.unwrap_or(Category::Generic);
+                    let category = pieces.category().unwrap_or(Category::Generic);
                     let local = id - self.contents.first();
                     let how = (category, self.treatment.class);
-                    buffer.end_content(buffer_start, local, len, how, &sketcher.finish());
+                    buffer.end_content(buffer_start, local, len, how, &pieces.sketch());
                 }
                 return Ok(Attempt::Done(Stored { id, len, change }));
             }
             Ok(_) => Attempt::Changed,
             Err(error) => Attempt::Failed(error),
         };
+        self.take_back(base, buffer_start)?;
+        Ok(failed)
+    }
+
+    /// Forgets what was stored since content space ended at `base` and buffer space at
+    /// `buffer_start`.
+    fn take_back(&mut self, base: u64, buffer_start: u64) -> Result<(), WriteError> {
         self.contents.extents.truncate(base);
         match &mut self.buffer {
             Some(buffer) => {
@@ -664,34 +695,34 @@ impl<'env> ContentWriter<'env> {
             }
             None => self.frames.roll_back(),
         }
-        Ok(failed)
+        Ok(())
     }
 
     /// Copies a content to a temporary file, as far as it can be read.
-    fn copy_to_file(
+    fn copy_to_file<P: PieceReader + Send + 'env>(
         &mut self,
-        pieces: &mut dyn PieceReader,
+        pieces: &mut LargePieces<'env, P>,
         metadata: Metadata,
     ) -> Result<io::Result<(CopiedContent, Finished)>, WriteError> {
         let mut copy = Spill::new(0, self.build.options().temp_dir.clone());
         let mut at = 0;
-        let finished = loop {
+        loop {
             self.build.check_cancel()?;
             match pieces.next() {
-                Ok(Some(LargePiece::Data(bytes))) => {
-                    copy.write_at(bytes, at).map_err(WriteError::TemporaryFile)?;
-                    at += bytes.len() as u64;
+                Some(Piece::Data(data)) => {
+                    copy.write_at(&data.bytes, at).map_err(WriteError::TemporaryFile)?;
+                    at += data.bytes.len() as u64;
                 }
-                Ok(Some(LargePiece::Hole(len))) => at += len,
-                Ok(None) => break pieces.finish(),
-                Err(error) => break Err(error),
+                Some(Piece::Hole(len)) => at += len,
+                None => break,
             }
-        };
-        let finished = match finished {
+        }
+        let finished = match pieces.end() {
             Ok(finished) => finished,
             Err(error) => return Ok(Err(error)),
         };
         copy.set_file_len(at).map_err(WriteError::TemporaryFile)?;
+        self.counts.copied_bytes_max = self.counts.copied_bytes_max.max(copy.file_len());
         let metadata = Metadata { len: at, ..metadata };
         let copy = CopiedContent { copy, metadata, holes: finished.holes.clone() };
         Ok(Ok((copy, finished)))
@@ -705,7 +736,6 @@ impl<'env> ContentWriter<'env> {
         category: Category,
         run: Option<SampleRun>,
     ) -> Result<(), WriteError> {
-        let extents = &mut self.contents.extents;
         if let Some(buffer) = &mut self.buffer {
             let start = buffer.push(bytes)?;
             if let Some(run) = run {
@@ -719,9 +749,15 @@ impl<'env> ContentWriter<'env> {
                     _ => self.buffered_samples.push((range, run)),
                 }
             }
-            extents.push(bytes.len() as u64, Place::Stream(start));
+            self.contents.extents.push(bytes.len() as u64, Place::Stream(start));
             return Ok(());
         }
+        self.begin_stream()?;
+        self.stream_data((bytes, 0, None), content_len, category, run)
+    }
+
+    /// Learns of the image that is continued, before the first byte goes into the stream.
+    fn begin_stream(&mut self) -> Result<(), WriteError> {
         if !self.has_learned {
             self.has_learned = true;
             let window_len = self.build.plan().segment_window_len;
@@ -735,25 +771,38 @@ impl<'env> ContentWriter<'env> {
                 segments.set_homes(Homes::of(Arc::clone(self.frames.old()?), self.build.plan()));
             }
         }
+        Ok(())
+    }
+
+    /// Puts data into the stream: where they lie in the buffer, and their anchors, if known.
+    fn stream_data(
+        &mut self,
+        (bytes, place, known): (&[u8], u64, Option<&[Anchor]>),
+        content_len: u64,
+        category: Category,
+        run: Option<SampleRun>,
+    ) -> Result<(), WriteError> {
+        let extents = &mut self.contents.extents;
         match &mut self.segments {
             None => {
                 let may_split = content_len > SMALL_LEN_MAX;
-                let offset = self.frames.push(bytes, category, may_split, run)?;
+                let offset = self.frames.push(bytes, place, category, may_split, run)?;
                 extents.push(bytes.len() as u64, Place::Stream(offset));
                 Ok(())
             }
             Some(segments) => {
+                let bytes = (bytes, place, known);
                 segments.push(bytes, content_len, (category, run), &mut self.frames, extents)
             }
         }
     }
 
-    /// Stores data from `start` in the buffer, where these ranges of it are `samples`.
+    /// Puts data from `start` in the buffer into the stream, where these ranges of it are
+    /// `samples`.
     fn buffered_data(
         &mut self,
         samples: &[(Range<u64>, SampleRun)],
-        start: u64,
-        bytes: &[u8],
+        (start, bytes, known): (u64, &[u8], Option<&[Anchor]>),
         (content_len, category): (u64, Category),
     ) -> Result<(), WriteError> {
         let (mut at, end) = (start, start + bytes.len() as u64);
@@ -769,7 +818,7 @@ impl<'env> ContentWriter<'env> {
             };
             let stop = stop.min(end);
             let part = &bytes[(at - start) as usize..(stop - start) as usize];
-            self.data(part, content_len, category, run)?;
+            self.stream_data((part, at, known), content_len, category, run)?;
             at = stop;
         }
         Ok(())
@@ -789,6 +838,31 @@ impl<'env> ContentWriter<'env> {
             Some(segments) => segments.end(&mut self.frames, &mut self.contents.extents),
         }
     }
+}
+
+/// A part of a buffered content, at most 1 MiB long.
+struct Part {
+    item: Item,
+    /// Place of the content in the order.
+    position: usize,
+    /// Bytes of the part, in buffer space.
+    range: Range<u64>,
+}
+
+/// Bytes of a part.
+const PART_LEN: u64 = 1 << 20;
+
+/// Returns the parts of all contents, in this order. Contents without bytes have one part.
+fn parts_of<'a>(items: &'a [Item], order: &'a [u32]) -> impl Iterator<Item = Part> + 'a {
+    order.iter().enumerate().flat_map(|(position, &index)| {
+        let item = items[index as usize];
+        let Range { start, end } = item.range();
+        let count = (end - start).div_ceil(PART_LEN).max(1);
+        (0..count).map(move |number| {
+            let from = start + number * PART_LEN;
+            Part { item, position, range: from..end.min(from + PART_LEN) }
+        })
+    })
 }
 
 impl Stored {

@@ -1,7 +1,7 @@
 //! Takes entries in, one after the other, in the order of the source.
 //!
-//! Small contents are read ahead by the threads. Here they are waited for in order and given to
-//! the [`ContentWriter`]; large ones are read there, in pieces. Entries that cannot be read are
+//! Small contents and the first bytes of large ones are read ahead by the threads. Here they are
+//! waited for in order and given to the [`ContentWriter`], which reads the rest of large ones. Entries that cannot be read are
 //! noted. If the options do not allow an image without them, no more contents are read, but the
 //! remaining files are still opened, so that the error names all of them at once.
 
@@ -20,6 +20,7 @@ use crate::content::read::{
 use crate::exec::build::{Build, Env};
 use crate::exec::pool::{Ticket, Urgency};
 use crate::intake::contents::{ContentWriter, Outcome};
+use crate::intake::large::{FIRST_LEN, Opened, open_large};
 use crate::intake::sketched::sketched;
 use crate::intake::treatment::Treatment;
 use crate::output::emitter::Emitter;
@@ -59,8 +60,8 @@ struct Pending {
 enum Work {
     /// Read whole by a thread.
     Small(Ticket<SmallResult>),
-    /// To be read here.
-    Large(Box<dyn OpenContent>),
+    /// Opened by a thread, with its first bytes; the rest is read when its turn comes.
+    Large(Ticket<(Box<dyn OpenContent>, Result<Opened, ProblemKind>)>),
     /// Only opened, as there will be no image.
     Probe(Ticket<Result<(), ProblemKind>>),
 }
@@ -193,7 +194,7 @@ impl<'env> Intake<'env> {
         let env = self.build.env;
         let treatment = Treatment::of(env, &path);
         let whole_len_max = env.whole_len_max(treatment.recompress);
-        let bytes = metadata.len.min(whole_len_max);
+        let mut bytes = metadata.len.min(whole_len_max);
         let work = match content {
             Content::Held(content) => {
                 let outcome = self.contents.held(metadata, content)?;
@@ -206,7 +207,13 @@ impl<'env> Intake<'env> {
             Content::File(file) if self.is_doomed() => {
                 Work::Probe(self.build.submit(Urgency::Urgent, Stage::Read, move |_| probe(&*file)))
             }
-            Content::File(file) if metadata.len > whole_len_max => Work::Large(file),
+            Content::File(file) if metadata.len > whole_len_max => {
+                bytes = FIRST_LEN;
+                Work::Large(self.build.submit(Urgency::Urgent, Stage::Read, move |_| {
+                    let opened = open_large(env, &*file, treatment);
+                    (file, opened)
+                }))
+            }
             Content::File(file) => {
                 Work::Small(self.build.submit(Urgency::Urgent, Stage::Read, move |_| {
                     read_whole_file(env, file, metadata.len, treatment)
@@ -301,12 +308,15 @@ impl<'env> Intake<'env> {
                 self.build.check_cancel()?;
                 match result {
                     SmallResult::Read(content) => self.contents.small(*content)?,
-                    SmallResult::Large(file) => self.contents.large(&*file)?,
+                    SmallResult::Large(file) => self.contents.large(&*file, None)?,
                     SmallResult::Failed(kind) => Outcome::LeftOut(kind),
                 }
             }
             Work::Large(_) if self.is_doomed() => return Ok(()),
-            Work::Large(file) => self.contents.large(&*file)?,
+            Work::Large(ticket) => {
+                let (file, opened) = self.build.wait(&ticket);
+                self.contents.large(&*file, Some(opened))?
+            }
         };
         self.settle(pending.inode, pending.path, outcome)
     }
@@ -353,7 +363,7 @@ impl Work {
         match self {
             Self::Small(ticket) => ticket.is_ready(),
             Self::Probe(ticket) => ticket.is_ready(),
-            Self::Large(_) => false,
+            Self::Large(ticket) => ticket.is_ready(),
         }
     }
 }

@@ -3,5 +3,6 @@
 mod treatment; // how one file is treated
 mod sketched; // what is found out about a content beforehand
 mod copied; // contents that come once
+mod large; // large contents, read by the threads
 pub(crate) mod contents; // puts contents into the stream
 pub(crate) mod entries; // takes entries in, in the order of the source

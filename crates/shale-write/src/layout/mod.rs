@@ -2,4 +2,5 @@
 
 pub(crate) mod similarity; // which contents are near-copies of others
 pub(crate) mod order; // the order that a level or the caller asks for
+pub(crate) mod buffered; // bytes in memory and in a temporary file
 pub(crate) mod reorder_buffer; // contents that wait until the order is known

@@ -26,7 +26,7 @@ pub const PRINT_COUNT_MAX: usize = 16;
 /// Most fingerprints remembered: what the largest table within `SIMILARITY_BYTES` holds.
 const KEPT_COUNT_MAX: usize = (8 << 20) / 8 * 7;
 /// Bytes of a window.
-const WINDOW_LEN: usize = 32;
+pub const WINDOW_LEN: usize = 32;
 /// One window in 2^5 is a candidate: few enough to keep, and enough to choose the smallest from.
 const SAMPLE_SHIFT: u32 = 32 - 5;
 /// Least share of a sketch that must point to one earlier content, as one part in this number.
@@ -67,6 +67,14 @@ impl Sketcher {
         let taken = bytes.len().min(WINDOW_LEN);
         self.tail.copy_within(taken.., 0);
         self.tail[WINDOW_LEN - taken..].copy_from_slice(&bytes[bytes.len() - taken..]);
+    }
+
+    /// Adds fingerprints that were found in other bytes of the content.
+    pub fn add(&mut self, prints: &[u64]) {
+        self.prints.extend_from_slice(prints);
+        if self.prints.len() >= PRINT_COUNT_MAX * 64 {
+            self.shrink();
+        }
     }
 
     /// Adds the window that ends before `end`; it may start in earlier bytes.
@@ -239,6 +247,15 @@ mod tests {
             let mut sketcher = Sketcher::default();
             bytes.chunks(step).for_each(|piece| sketcher.push(piece));
             assert_eq!(sketcher.finish(), whole, "steps of {step}");
+            // Pieces may be sketched apart, each with the window before it.
+            let mut merged = Sketcher::default();
+            for at in (0..bytes.len()).step_by(step) {
+                let mut sketcher = Sketcher::default();
+                sketcher.push(&bytes[at - at.min(WINDOW_LEN)..at]);
+                sketcher.push(&bytes[at..bytes.len().min(at + step)]);
+                merged.add(&sketcher.finish());
+            }
+            assert_eq!(merged.finish(), whole, "pieces of {step}");
         }
         assert!(sketch_of(&bytes[..WINDOW_LEN - 1]).is_empty());
     }

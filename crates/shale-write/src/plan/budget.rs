@@ -10,8 +10,9 @@
 //!   file;
 //! - at most an eighth of the rest: inodes with several names and sets of extended attributes;
 //! - at most a quarter of the rest: what is in further files that are taken apart at the same time;
-//! - up to [`FLIGHT_BYTES_MAX`]: frames on their way to and from the threads;
-//! - what is left: contents that wait to be put into order and plain frames that wait for their
+//! - up to [`FLIGHT_BYTES_MAX`], or [`FLIGHT_BYTES_PER_THREAD`] where that is more: frames on their
+//!   way to and from the threads;
+//! - what is left: contents that wait to be put into order, or else plain frames that wait for their
 //!   references, before they go to a temporary file.
 //!
 //! Some memory grows with the tree and is not in the budget: about 50 bytes a content (see
@@ -52,14 +53,17 @@ const SKETCH_BYTES: u64 = FINGERPRINT_COUNT_MAX as u64 * 24;
 pub(crate) const SIMILARITY_BYTES: u64 = 120 << 20;
 /// Blocks of the stream that segment dedupe reads back.
 pub(crate) const SEGMENT_BLOCK_BYTES: u64 = 4 << 20;
+/// Contents that wait are kept in memory, or in the temporary file, in blocks of this length.
+pub(crate) const BUFFER_BLOCK_BYTES: u64 = 1 << 20;
 /// The index of segment dedupe. It is a constant, because memory must not change what is found.
 pub(crate) const SEGMENT_INDEX_BYTES: u64 = 64 << 20;
 /// Contents read ahead of their turn.
 pub(crate) const READ_AHEAD_BYTES: u64 = 16 << 20;
 /// What is in compressed files that wait for their turn; more only uses memory.
 const RECOMPRESS_BYTES_MAX: u64 = 256 << 20;
-/// Frames on their way beyond this only use memory.
+/// Frames on their way beyond this only use memory, with few threads and with many.
 const FLIGHT_BYTES_MAX: u64 = 64 << 20;
+const FLIGHT_BYTES_PER_THREAD: u64 = 4 << 20;
 /// Names and attributes in memory; ten million entries fit.
 const TREE_BYTES_MAX: u64 = 64 << 20;
 /// Inodes with several names and sets of extended attributes in memory. The minimum is among the
@@ -100,7 +104,8 @@ pub(crate) struct Plan {
     pub(crate) recompress_bytes_max: u64,
     /// Plain bytes of frames being compressed or waiting for their turn to be written.
     pub(crate) flight_bytes_max: u64,
-    /// Plain bytes of frames kept in memory before they go to a temporary file.
+    /// Plain bytes of frames kept in memory before they go to a temporary file; 0 where frames are
+    /// ranges of contents that wait.
     pub(crate) waiting_bytes_max: u64,
 }
 
@@ -251,18 +256,30 @@ impl Plan {
         }
         let free = free - self.recompress_bytes_max;
         self.interned_bytes_max = interned.max(INTERNED_BYTES_MIN);
-        // Where references are chosen, frames are compressed after the fingerprints are freed.
-        let waits = if self.references.is_some() { SKETCH_BYTES } else { free / 2 };
-        self.flight_bytes_max = waits.min(FLIGHT_BYTES_MAX).max(2 * frame_len);
+        // Where references are chosen, frames are compressed after the fingerprints and the index of
+        // segments are freed.
+        let waits = match self.references {
+            Some(_) => self.freed_bytes(),
+            None => free / 2,
+        };
+        let useful = FLIGHT_BYTES_MAX.max(self.threads as u64 * FLIGHT_BYTES_PER_THREAD);
+        self.flight_bytes_max = waits.min(useful).max(2 * frame_len);
         self.waiting_bytes_max = match self.references {
             Some(_) => free,
             None => free.saturating_sub(self.flight_bytes_max),
         };
         if self.reorders {
-            self.reorder_bytes_max = self.waiting_bytes_max / 2;
-            self.waiting_bytes_max -= self.reorder_bytes_max;
+            // Frames that wait are ranges of the reorder buffer.
+            self.reorder_bytes_max = std::mem::take(&mut self.waiting_bytes_max);
         }
         Ok(self)
+    }
+
+    /// Memory that is free again when frames with references are compressed.
+    fn freed_bytes(&self) -> u64 {
+        let similarity = if self.order == Order::Similarity { SIMILARITY_BYTES } else { 0 };
+        let index = if self.segment_window_len > 0 { SEGMENT_INDEX_BYTES } else { 0 };
+        SKETCH_BYTES.max(similarity) + index
     }
 
     /// Memory beside that of the threads, for contents of `there` bytes.
@@ -286,6 +303,20 @@ impl Plan {
             fixed += SEGMENT_INDEX_BYTES.min(3 * there) + SEGMENT_BLOCK_BYTES.min(there);
         }
         fixed
+    }
+
+    /// Most bytes that contents of `content_bytes` take in temporary files; `None` if nobody knows,
+    /// because compressed files are taken apart. Contents wait once: in the reorder buffer, as
+    /// frames, or, where these stand alone, as the frames of one large content. Where they wait as
+    /// frames, a large content is copied before.
+    pub(crate) fn temporary_bytes_max(&self, content_bytes: u64) -> Option<u64> {
+        let waits = self.references.is_some() || self.segment_window_len > 0;
+        let copied_bytes = if waits && !self.reorders { content_bytes } else { 0 };
+        let kept = match self.reorders {
+            true => self.reorder_bytes_max / BUFFER_BLOCK_BYTES * BUFFER_BLOCK_BYTES,
+            false => self.waiting_bytes_max,
+        };
+        (!self.recompress).then(|| content_bytes.saturating_sub(kept).saturating_add(copied_bytes))
     }
 
     /// Everything beside the input that decides the bytes of an image, as text. It goes into the

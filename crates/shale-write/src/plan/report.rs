@@ -80,8 +80,11 @@ pub struct Report {
     pub contents_stored_first: u64,
     /// Bytes of temporary files.
     pub temporary_file_bytes: u64,
-    /// Processor time by stage. The time to list directories is not part of it: a source is listed
-    /// before a build begins.
+    /// Most plain bytes of frames and their references on their way at a time. It bounds how many
+    /// threads compress.
+    pub flight_bytes_max: u64,
+    /// Processor time by stage. Neither listing the source nor comparing the image with it is part
+    /// of it: they come before and after a build.
     pub times: Vec<StageTime>,
     /// Digest of the bytes of each content that was added, as read, by content id less
     /// `first_content`; 32 bytes a content.
@@ -93,10 +96,13 @@ pub struct Report {
 /// A stage of a build, for counting time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Contents are read, hashed and compared. Where frames stand alone, they are also cut.
+    /// Contents are read, hashed and compared. Where contents keep the order of the source, they are
+    /// also searched for repeated segments, and cut into frames.
     Read,
-    /// Contents are put in order, searched for repeated segments, and cut into frames.
+    /// Contents are put in order.
     Order,
+    /// Contents that were put in order are searched for repeated segments, and cut into frames.
+    Segment,
     /// Frames are sketched, and references are chosen.
     Refer,
     /// Frames are compressed.
@@ -109,14 +115,22 @@ pub enum Stage {
 
 impl Stage {
     /// All stages, in their order.
-    pub const ALL: [Self; 6] =
-        [Self::Read, Self::Order, Self::Refer, Self::Compress, Self::Tables, Self::Write];
+    pub const ALL: [Self; 7] = [
+        Self::Read,
+        Self::Order,
+        Self::Segment,
+        Self::Refer,
+        Self::Compress,
+        Self::Tables,
+        Self::Write,
+    ];
 
     /// Returns a word for messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Order => "order",
+            Self::Segment => "segment",
             Self::Refer => "refer",
             Self::Compress => "compress",
             Self::Tables => "tables",

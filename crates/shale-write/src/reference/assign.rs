@@ -15,6 +15,7 @@ const LOOKS_PER_SPREAD: u64 = 64;
 /// While no frame waits to choose again, all bounds hold. A frame that chooses keeps to the bounds
 /// with the current references of all others. If its closure changes, all frames that refer to it
 /// have to choose after it.
+#[derive(Clone)]
 pub(crate) struct Assignment<'a> {
     pub(crate) postings: &'a Postings,
     pub(crate) shapes: &'a [FrameShape],
@@ -31,12 +32,40 @@ pub(crate) struct Assignment<'a> {
     /// Work so far, in looks: frames of fingerprints that were looked at, and work that takes as
     /// long.
     pub(crate) work: u64,
-    /// While a frame chooses, how many fingerprints that it misses each other frame has. Otherwise
-    /// zero.
+    /// While a frame chooses, how many fingerprints that it misses each other frame has, and [`MET`].
+    /// Otherwise zero.
     counts: Vec<u32>,
     /// By fingerprint, the number of the last choice that missed it; 0 once it was found.
     missing: Vec<u64>,
     choice_count: u64,
+    marks: Marks,
+}
+
+/// Set in the counts of frames that were met.
+const MET: u32 = 1 << 31;
+
+/// Marks frames, so that each is counted once. Forgetting all marks costs nothing.
+#[derive(Clone)]
+struct Marks {
+    /// By frame, the last round in which it was marked.
+    rounds: Vec<u64>,
+    round: u64,
+}
+
+impl Marks {
+    fn new(frame_count: usize) -> Self {
+        Self { rounds: vec![0; frame_count], round: 0 }
+    }
+
+    /// Forgets all marks.
+    fn clear(&mut self) {
+        self.round += 1;
+    }
+
+    /// Marks a frame. Returns whether it had no mark.
+    fn mark(&mut self, frame: u32) -> bool {
+        std::mem::replace(&mut self.rounds[frame as usize], self.round) != self.round
+    }
 }
 
 /// The choice of one frame.
@@ -76,6 +105,7 @@ impl<'a> Assignment<'a> {
             counts: vec![0; frame_count],
             missing: vec![0; postings.print_count()],
             choice_count: 0,
+            marks: Marks::new(frame_count),
         };
         for frame in 0..old_count {
             assignment.chosen[frame].closure = old.closure_of(frame);
@@ -95,6 +125,11 @@ impl<'a> Assignment<'a> {
     /// Number of frames.
     pub(crate) fn frame_count(&self) -> usize {
         self.shapes.len()
+    }
+
+    /// Memory of a copy, about.
+    pub(crate) fn memory_len(&self) -> usize {
+        8 * self.missing.len() + 250 * self.shapes.len()
     }
 
     /// Returns whether a frame has one class only, and the references that it has.
@@ -155,26 +190,28 @@ impl<'a> Assignment<'a> {
             let (sharers, weight) = (postings.frames_of(print), postings.weight_of(print));
             self.work += sharers.len() as u64;
             for &other in sharers {
-                if self.classes[other as usize] < class {
-                    let count = &mut self.counts[other as usize];
-                    if *count == 0 {
-                        seen.push(other);
-                    }
-                    *count += weight;
+                // Half of the frames may not be referred to, in no order that a processor foresees.
+                // So all are counted, those with nothing.
+                let may = u32::from(self.classes[other as usize] < class);
+                let count = &mut self.counts[other as usize];
+                if *count == 0 {
+                    seen.push(other);
+                    *count = MET;
                 }
+                *count += weight * may;
             }
         }
         while chosen.references.len() < settings.reference_count_max {
             // Counts only fall: a frame that shares too little is out for good.
             let mut best: Option<(u32, u32)> = None;
             seen.retain(|&other| {
-                let count = &mut self.counts[other as usize];
-                if *count < gain_min {
-                    *count = 0;
+                let count = self.counts[other as usize] & !MET;
+                if count < gain_min {
+                    self.counts[other as usize] = 0;
                     return false;
                 }
-                if best.is_none_or(|(c, o)| *count > c || (*count == c && other < o)) {
-                    best = Some((*count, other));
+                if best.is_none_or(|(c, o)| count > c || (count == c && other < o)) {
+                    best = Some((count, other));
                 }
                 true
             });
@@ -199,7 +236,7 @@ impl<'a> Assignment<'a> {
                     self.work += sharers.len() as u64;
                     for &other in sharers {
                         let count = &mut self.counts[other as usize];
-                        *count = count.saturating_sub(weight);
+                        *count = (*count & MET) | (*count & !MET).saturating_sub(weight);
                     }
                 }
             }
@@ -212,24 +249,46 @@ impl<'a> Assignment<'a> {
         chosen
     }
 
+    /// Returns the other frames that share something with this one, ascending.
+    pub(crate) fn sharers(&mut self, frame: u32) -> Vec<u32> {
+        let mut found = Vec::new();
+        self.marks.clear();
+        self.marks.mark(frame);
+        for &print in self.postings.prints_of(frame as usize) {
+            let sharers = self.postings.frames_of(print);
+            self.work += sharers.len() as u64;
+            found.extend(sharers.iter().filter(|&&sharer| self.marks.mark(sharer)));
+        }
+        found.sort_unstable();
+        found
+    }
+
     /// Returns whether a frame with this closure would cost a reader too much, alone or together
     /// with the other frames that hold a content.
     fn is_too_dear(&mut self, frame: u32, closure: &[u32]) -> bool {
-        let own_len = u64::from(self.shapes[frame as usize].len);
-        let room = self.settings.frame_len.saturating_sub(own_len);
-        if plain_len(self.shapes, &[closure]) > self.settings.closure_bytes_max + room {
+        let len_of = |frame: u32| u64::from(self.shapes[frame as usize].len);
+        let room = self.settings.frame_len.saturating_sub(len_of(frame));
+        let closure_len: u64 = closure.iter().map(|&needed| len_of(needed)).sum();
+        if closure_len > self.settings.closure_bytes_max + room {
             return true;
         }
         for set in self.co_read_sets.of_frame(frame) {
             self.work += LOOKS_PER_SPREAD;
-            let mut needed = closure.to_vec();
+            self.marks.clear();
+            let mut needed_len = 0;
+            let mut need = |needed: u32| {
+                if self.marks.mark(needed) {
+                    needed_len += len_of(needed);
+                }
+            };
+            closure.iter().for_each(|&needed| need(needed));
             for &part in set {
-                needed.push(part);
+                need(part);
                 if part != frame {
-                    needed.extend(&self.chosen[part as usize].closure);
+                    self.chosen[part as usize].closure.iter().for_each(|&needed| need(needed));
                 }
             }
-            if plain_len(self.shapes, &[&needed]) > self.settings.co_read_bytes_max {
+            if needed_len > self.settings.co_read_bytes_max {
                 return true;
             }
         }
@@ -249,24 +308,25 @@ impl<'a> Assignment<'a> {
     }
 }
 
-/// Plain bytes of all frames in the lists, each counted once.
-fn plain_len(shapes: &[FrameShape], lists: &[&[u32]]) -> u64 {
-    let mut frames = lists.concat();
-    frames.sort_unstable();
-    frames.dedup();
-    frames.iter().map(|&frame| u64::from(shapes[frame as usize].len)).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::exec::stages::StageTimes;
     use crate::reference::co_read_sets::set_of;
     use crate::reference::cover::classes;
-    use crate::reference::improve::{Budget, improve};
+    use crate::reference::improve::{Budget, Help, improve};
     use crate::reference::search::{PENALTIES, choose};
+
+    /// Plain bytes of all frames in the lists, each counted once.
+    fn plain_len(shapes: &[FrameShape], lists: &[&[u32]]) -> u64 {
+        let mut frames = lists.concat();
+        frames.sort_unstable();
+        frames.dedup();
+        frames.iter().map(|&frame| u64::from(shapes[frame as usize].len)).sum()
+    }
 
     /// Frames that share fingerprints with some others, at random.
     fn sketches(seed: u64, frame_count: u32) -> Vec<(u64, u32)> {
@@ -281,6 +341,38 @@ mod tests {
         pairs.sort_unstable();
         pairs.dedup();
         pairs
+    }
+
+    /// One thread.
+    fn alone(times: &StageTimes) -> Help<'_> {
+        Help { threads: 1, times, decides: &|_| {} }
+    }
+
+    #[test]
+    fn threads_change_neither_the_choice_nor_what_is_left_of_the_budget() {
+        let settings = SearchSettings { closure_bytes_max: 400, ..SearchSettings::default() };
+        let shapes: Vec<_> =
+            (0..150).map(|n| FrameShape { len: 50 + n * 37 % 51, is_alone: n == 7 }).collect();
+        let (none, times) = (OldFrames::default(), StageTimes::default());
+        // From a budget that is ample to one that ends at once.
+        for (seed, work_max) in [(1, 100_000_000), (2, 10_000_000), (3, 700_000)] {
+            let postings = Postings::of_pairs(&sketches(seed, 150), 150, settings.sharer_count_max);
+            let sets = co_read_sets(seed, 150);
+            let found = [1, 2, 5].map(|threads| {
+                let classes = classes(&postings, &shapes, &none, PENALTIES[0], &settings);
+                let known = (&shapes[..], &sets);
+                let mut found = Assignment::new(&postings, known, &none, classes, &settings);
+                let before = found.worth();
+                let mut budget = Budget::new(work_max);
+                let help = Help { threads, ..alone(&times) };
+                improve(&mut found, &mut budget, &|| false, &help);
+                assert_consistent(&found);
+                assert!(found.worth() > before || work_max < 100_000_000, "it gains");
+                let chosen: Vec<_> = (0..150).map(|frame| found.of(frame).clone()).collect();
+                (chosen, found.classes.clone(), format!("{budget:?}"))
+            });
+            assert!(found[1] == found[0] && found[2] == found[0], "{seed}");
+        }
     }
 
     /// A frame and all frames that it needs.
@@ -318,13 +410,15 @@ mod tests {
                 ..SearchSettings::default()
             };
             let co_read_sets = co_read_sets(seed, 120);
+            let postings = Postings::of_pairs(&sketches(seed, 120), 120, settings.sharer_count_max);
             let choice = choose(
-                sketches(seed, 120),
+                &postings,
                 &shapes,
                 &OldFrames::default(),
                 &co_read_sets,
                 &settings,
                 &|| false,
+                &alone(&StageTimes::default()),
             );
             let mut dearest = (0, 0);
             for frame in 0..120 {
@@ -384,7 +478,7 @@ mod tests {
         let shape = |n: u32| FrameShape { len: 100, is_alone: n == 7 };
         let shapes: Vec<_> = (0..60).map(shape).collect();
         for seed in 1..10 {
-            let postings = Postings::new(&sketches(seed, 60), 60, settings.sharer_count_max);
+            let postings = Postings::of_pairs(&sketches(seed, 60), 60, settings.sharer_count_max);
             let mut worths = Vec::new();
             for work_max in [0, 2_000_000, 1 << 40] {
                 let none = OldFrames::default();
@@ -394,7 +488,7 @@ mod tests {
                 assert_consistent(&found);
                 let before = found.work;
                 let mut budget = Budget::new(work_max);
-                improve(&mut found, &mut budget, &|| false);
+                improve(&mut found, &mut budget, &|| false, &alone(&StageTimes::default()));
                 assert_consistent(&found);
                 // The last move may exceed the budget; a move here looks at some thousand frames at
                 // most.
@@ -411,7 +505,7 @@ mod tests {
     fn a_search_ends_once_it_looks_at_much_for_little() {
         let settings = SearchSettings::default();
         let shapes = [FrameShape { len: 100, ..FrameShape::default() }; 60];
-        let postings = Postings::new(&sketches(1, 60), 60, settings.sharer_count_max);
+        let postings = Postings::of_pairs(&sketches(1, 60), 60, settings.sharer_count_max);
         let looks_of = |looks: u64| {
             let none = OldFrames::default();
             let classes = classes(&postings, &shapes, &none, PENALTIES[0], &settings);
@@ -421,7 +515,7 @@ mod tests {
             // Repeatedly, as for one cover after the other, until nothing is gained.
             let mut budget = Budget::new(looks);
             for _ in 0..100 {
-                improve(&mut found, &mut budget, &|| false);
+                improve(&mut found, &mut budget, &|| false, &alone(&StageTimes::default()));
             }
             found.work - before
         };
@@ -434,14 +528,16 @@ mod tests {
     fn a_cancelled_search_ends_at_its_next_move() {
         let settings = SearchSettings::default();
         let shapes = [FrameShape { len: 100, ..FrameShape::default() }; 60];
-        let postings = Postings::new(&sketches(1, 60), 60, settings.sharer_count_max);
+        let postings = Postings::of_pairs(&sketches(1, 60), 60, settings.sharer_count_max);
         let none = OldFrames::default();
         let classes = classes(&postings, &shapes, &none, PENALTIES[0], &settings);
         let known = (&shapes[..], &CoReadSets::default());
         let mut found = Assignment::new(&postings, known, &none, classes, &settings);
         let before = found.work;
         let asked = Cell::new(0);
-        improve(&mut found, &mut Budget::new(1 << 40), &|| asked.replace(asked.get() + 1) >= 10);
+        let is_cancelled = || asked.replace(asked.get() + 1) >= 10;
+        let times = StageTimes::default();
+        improve(&mut found, &mut Budget::new(1 << 40), &is_cancelled, &alone(&times));
         assert_consistent(&found);
         // Ten moves at some thousand looks each; then every frame asks once and ends.
         assert!(found.work > before && found.work - before < 500_000);

@@ -1,7 +1,5 @@
 //! Which frames share which fingerprints, in both directions, in flat arrays.
 
-use std::hash::{BuildHasher, RandomState};
-
 use hashbrown::HashTable;
 
 use crate::reference::inverted_index::InvertedIndex;
@@ -22,19 +20,27 @@ pub struct Postings {
     totals: Vec<u32>,
 }
 
-impl Postings {
-    /// Builds the postings from pairs sorted by fingerprint.
-    pub fn new(pairs: &[(u64, u32)], frame_count: usize, sharer_count_max: usize) -> Self {
-        let mut totals = vec![0u32; frame_count];
-        for &(_, frame) in pairs {
-            totals[frame as usize] += 1;
-        }
-        let mut frame_starts = vec![0u32];
-        let mut frames = Vec::new();
-        let mut weights = Vec::new();
-        // Only equality counts, so the random keys of the hash do not show in the result.
-        let hasher = RandomState::new();
-        let mut met: HashTable<u32> = HashTable::new();
+/// Lists of frames, each different one once, in the order of their first occurrence.
+#[derive(Debug)]
+pub(crate) struct Lists {
+    /// Where each begins, and the end of the last one.
+    starts: Vec<u32>,
+    frames: Vec<u32>,
+    /// How often each occurred.
+    weights: Vec<u32>,
+    met: HashTable<u32>,
+}
+
+impl Lists {
+    fn new() -> Self {
+        Self { starts: vec![0], frames: Vec::new(), weights: Vec::new(), met: HashTable::new() }
+    }
+
+    /// Finds the frames that share each fingerprint. `pairs` are sorted by fingerprint, and then by
+    /// frame. Fingerprints that are in one frame only, or in more than `sharer_count_max`, do not
+    /// count.
+    pub(crate) fn of_pairs(pairs: &[(u64, u32)], sharer_count_max: usize) -> Self {
+        let mut lists = Self::new();
         let mut sharers = Vec::new();
         for group in pairs.chunk_by(|a, b| a.0 == b.0) {
             if group.len() < 2 || group.len() > sharer_count_max {
@@ -42,26 +48,67 @@ impl Postings {
             }
             sharers.clear();
             sharers.extend(group.iter().map(|&(_, frame)| frame));
-            let of = |print: u32| {
-                let print = print as usize;
-                &frames[frame_starts[print] as usize..frame_starts[print + 1] as usize]
-            };
-            let hash = hasher.hash_one(&sharers[..]);
-            match met.find(hash, |&print| of(print) == sharers) {
-                Some(&print) => weights[print as usize] += 1,
-                None => {
-                    met.insert_unique(hash, weights.len() as u32, |&p| hasher.hash_one(of(p)));
-                    frames.extend_from_slice(&sharers);
-                    frame_starts.push(frames.len() as u32);
-                    weights.push(1);
-                }
+            lists.add(&sharers, 1);
+        }
+        lists
+    }
+
+    /// Adds a list that occurred `weight` times.
+    fn add(&mut self, sharers: &[u32], weight: u32) {
+        let Self { starts, frames, weights, met } = self;
+        let of = |list: u32| {
+            let list = list as usize;
+            &frames[starts[list] as usize..starts[list + 1] as usize]
+        };
+        match met.find(hash(sharers), |&list| of(list) == sharers) {
+            Some(&list) => weights[list as usize] += weight,
+            None => {
+                met.insert_unique(hash(sharers), weights.len() as u32, |&list| hash(of(list)));
+                frames.extend_from_slice(sharers);
+                starts.push(frames.len() as u32);
+                weights.push(weight);
             }
         }
-        drop(met);
-        let of_prints = frame_starts.windows(2);
-        let of_prints = of_prints.map(|range| &frames[range[0] as usize..range[1] as usize]);
-        let prints = InvertedIndex::of(of_prints, frame_count);
+    }
+
+    /// Returns each list with its weight.
+    fn iter(&self) -> impl Iterator<Item = (&[u32], u32)> + Clone {
+        let ranges = self.starts.windows(2);
+        let lists = ranges.map(|range| &self.frames[range[0] as usize..range[1] as usize]);
+        lists.zip(self.weights.iter().copied())
+    }
+}
+
+/// Returns a hash of a list of frames. Only equality counts, so it does not show in the result.
+fn hash(frames: &[u32]) -> u64 {
+    frames.iter().fold(frames.len() as u64, |hash, &frame| {
+        (hash.rotate_left(23) ^ u64::from(frame)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    })
+}
+
+impl Postings {
+    /// Builds the postings from the lists of frames that share the fingerprints of one range after
+    /// the other. `totals` are the numbers of fingerprints of each frame.
+    pub(crate) fn new(ranges: Vec<Lists>, totals: Vec<u32>) -> Self {
+        let mut all = Lists::new();
+        for lists in ranges {
+            lists.iter().for_each(|(sharers, weight)| all.add(sharers, weight));
+        }
+        let prints = InvertedIndex::of(all.iter().map(|(sharers, _)| sharers), totals.len());
+        let Lists { starts: frame_starts, frames, weights, .. } = all;
         Self { frame_starts, frames, weights, prints, totals }
+    }
+
+    /// Builds the postings from all pairs of fingerprint and frame, sorted.
+    #[cfg(test)]
+    pub(crate) fn of_pairs(
+        pairs: &[(u64, u32)],
+        frame_count: usize,
+        sharer_count_max: usize,
+    ) -> Self {
+        let mut totals = vec![0; frame_count];
+        pairs.iter().for_each(|&(_, frame)| totals[frame as usize] += 1);
+        Self::new(vec![Lists::of_pairs(pairs, sharer_count_max)], totals)
     }
 
     /// Number of frames.
@@ -111,7 +158,7 @@ mod tests {
             .chain(more)
             .flat_map(|(print, frames)| frames.into_iter().map(move |frame| (print, frame)))
             .collect();
-        let postings = Postings::new(&pairs, 4, 3);
+        let postings = Postings::of_pairs(&pairs, 4, 3);
         assert_eq!((postings.frame_count(), postings.print_count()), (4, 2));
         assert_eq!((postings.frames_of(0), postings.weight_of(0)), (&[0, 1][..], 3));
         assert_eq!((postings.frames_of(1), postings.weight_of(1)), (&[0, 1, 2][..], 1));
@@ -119,5 +166,13 @@ mod tests {
         assert_eq!(postings.prints_of(2), [1]);
         assert!(postings.prints_of(3).is_empty());
         assert_eq!([0, 1, 2, 3].map(|frame| postings.total_of(frame)), [5, 5, 3, 1]);
+
+        // The same in ranges, of which some have nothing.
+        let ends = [0, 2, 2, 7, pairs.len()];
+        let ranges = ends.windows(2).map(|ends| Lists::of_pairs(&pairs[ends[0]..ends[1]], 3));
+        let totals = vec![5, 5, 3, 1];
+        let again = Postings::new(ranges.collect(), totals);
+        assert_eq!((again.frame_starts, again.frames), (postings.frame_starts, postings.frames));
+        assert_eq!(again.weights, postings.weights);
     }
 }

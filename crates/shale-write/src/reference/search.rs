@@ -18,15 +18,15 @@
 //!    plain byte. All steps are repeated from other covers while some of the budget is left; the
 //!    best choice is taken.
 //!
-//! The result is deterministic: ties go to the smaller frame index, and neither hashes of addresses
-//! nor threads are involved. Memory: at the peak 24 bytes a fingerprint (29 if each is shared by
+//! The result is deterministic: ties go to the smaller frame index, hashes of addresses are not
+//! involved, and threads only try what the one that decides would try next. Memory: at the peak 24 bytes a fingerprint (29 if each is shared by
 //! two frames, and no two by the same), and 250 bytes a frame. Time: a sort of the fingerprints, a
 //! few passes over their postings (each at most `sharer_count_max` long), and the budget of the
 //! search.
 
 use crate::base::frames::OldFrames;
 use crate::reference::assign::Assignment;
-use crate::reference::improve::{Budget, improve};
+use crate::reference::improve::{Budget, Help, improve};
 use crate::reference::postings::Postings;
 use crate::reference::{choice::FrameShape, constraints::SearchSettings, cover};
 
@@ -37,29 +37,26 @@ use crate::reference::co_read_sets::CoReadSets;
 /// frame. Each gives a cover. Which is best depends on the tree; most often it is the first.
 pub(crate) const PENALTIES: [f32; 3] = [1.0, 0.3, 3.0];
 
-/// Chooses references. `pairs` are (fingerprint, frame) of all frames, in any order, without
-/// repeats. `shapes` says what else is known of each frame, `co_read_sets` which frames are read
+/// Chooses references. `postings` says which frames share what. `shapes` says what else is known of each frame, `co_read_sets` which frames are read
 /// together. The first frames are `old`: they keep their references, and others may refer to them.
 /// A search that is cancelled returns the best choice so far.
 pub(crate) fn choose(
-    mut pairs: Vec<(u64, u32)>,
+    postings: &Postings,
     shapes: &[FrameShape],
     old: &OldFrames,
     co_read_sets: &CoReadSets,
     settings: &SearchSettings,
     is_cancelled: &dyn Fn() -> bool,
+    help: &Help<'_>,
 ) -> ReferenceChoice {
-    pairs.sort_unstable();
-    let postings = Postings::new(&pairs, shapes.len(), settings.sharer_count_max);
-    drop(pairs);
     let of_new = shapes.iter().skip(old.count());
     let plain_bytes: u64 = of_new.map(|shape| u64::from(shape.len)).sum();
     let mut budget = Budget::new(plain_bytes.saturating_mul(settings.work_per_byte));
     let mut best: Option<Assignment<'_>> = None;
     for penalty in PENALTIES {
-        let classes = cover::classes(&postings, shapes, old, penalty, settings);
-        let mut found = Assignment::new(&postings, (shapes, co_read_sets), old, classes, settings);
-        improve(&mut found, &mut budget, is_cancelled);
+        let classes = cover::classes(postings, shapes, old, penalty, settings);
+        let mut found = Assignment::new(postings, (shapes, co_read_sets), old, classes, settings);
+        improve(&mut found, &mut budget, is_cancelled, help);
         if best.as_ref().is_none_or(|best| found.worth() > best.worth()) {
             best = Some(found);
         }

@@ -81,6 +81,14 @@ impl AnchorIndex {
         found
     }
 
+    /// Fetches the slots of keys that will be looked up soon. One after the other, each lookup waits
+    /// for memory; here, the processor waits for all of them at once.
+    pub fn touch(&self, keys: impl Iterator<Item = u32>) {
+        let homes = keys.map(|key| self.home(key));
+        let sum = homes.fold(0, |sum: u64, at| sum ^ u64::from(self.keys[at]) ^ self.values[at]);
+        std::hint::black_box(sum);
+    }
+
     /// Remembers that a window with this key ended at `position`. `gear` is the hash that made it
     /// an anchor. Does nothing if the key has its share of slots, or if the anchor is below the
     /// current step.

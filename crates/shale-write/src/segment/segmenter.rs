@@ -14,6 +14,8 @@
 //! A match is taken only if it is worth its cost for a reader (see [`crate::segment::policy`]): a
 //! row in the table of extents and, more important, another frame to decode.
 
+use std::ops::Range;
+
 use crate::content::gear::GEAR;
 
 use crate::segment::blocks::Blocks;
@@ -58,13 +60,18 @@ pub(crate) struct Counters {
 const PENDING_LEN_MAX: usize = 1 << 20;
 /// Bytes scanned at a time.
 const CHUNK_LEN: usize = 256 << 10;
-/// Bytes read back at a time while a match is extended, at first and at most.
-const COMPARE_LEN: usize = 4 << 10;
+/// Bytes read back at a time while a match is extended, at first and at most. Most matches of lines
+/// are short, and refused.
+const COMPARE_LEN: usize = 256;
 const COMPARE_LEN_MAX: usize = 256 << 10;
-/// Bytes compared at a time.
-const LANE: usize = 32;
+/// Bytes compared at a time: a word.
+const LANE: usize = 8;
 /// Bytes scanned before the step of the index is read again.
 const SCAN_LEN: usize = 256;
+/// Bytes that decide the gear hash: older ones were shifted out of it.
+pub(crate) const GEAR_LEN: u64 = 64;
+/// Anchors whose slots in the index are fetched together.
+const TOUCH_COUNT: usize = 16;
 
 /// An anchor of bytes that the stream holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +100,40 @@ pub(crate) fn anchors_of(bytes: &[u8], start: u64, window_len: u32, step_log2: u
     anchors
 }
 
+/// Appends the anchors of a part of a content to `anchors`: positions in the content, keys, and
+/// hashes as a scan from the beginning of the content finds them. The part begins at `position`;
+/// `before` are the bytes before it, at least as many as the window and the hash cover, or all.
+/// Before the first whole window, keys are 0.
+pub(crate) fn anchors_after(
+    before: &[u8],
+    (bytes, position): (&[u8], u64),
+    window_len: u32,
+    step_log2: u32,
+    anchors: &mut Vec<Anchor>,
+) {
+    let window_len = window_len.clamp(32, WINDOW_LEN_MAX) as usize;
+    let mut gear = 0u64;
+    for &byte in before {
+        gear = (gear << 1).wrapping_add(GEAR[usize::from(byte)]);
+    }
+    let shift = 64 - step_log2;
+    for (at, &byte) in bytes.iter().enumerate() {
+        gear = (gear << 1).wrapping_add(GEAR[usize::from(byte)]);
+        if gear >> shift == 0 {
+            let end = at + 1;
+            let key = match end.checked_sub(window_len) {
+                Some(start) => key_of(&bytes[start..end]),
+                None if before.len() + end >= window_len => {
+                    let old = &before[before.len() - (window_len - end)..];
+                    key_of(&[old, &bytes[..end]].concat())
+                }
+                None => 0,
+            };
+            anchors.push(Anchor { key, gear, position: position + end as u64 });
+        }
+    }
+}
+
 /// A match that reached the end of the bytes at hand and may continue.
 #[derive(Clone, Copy)]
 struct OpenMatch {
@@ -114,6 +155,8 @@ pub struct Segmenter {
     /// Length of the content as far as known, and how much of it was not fed yet.
     content_len: u64,
     ahead_len: u64,
+    /// Bytes of the content that were fed.
+    fed_len: u64,
     /// The gear hash at `scanned`, and how many bytes it covers since it was reset.
     gear: u64,
     gear_len: u64,
@@ -162,6 +205,7 @@ impl Segmenter {
             scanned: 0,
             content_len: 0,
             ahead_len: 0,
+            fed_len: 0,
             gear: 0,
             gear_len: 0,
             homes: None,
@@ -192,31 +236,50 @@ impl Segmenter {
         debug_assert!(self.buf.is_empty(), "the content before was not ended");
         self.grain = grain;
         (self.content_len, self.ahead_len) = (content_len, content_len);
+        self.fed_len = 0;
         self.gear = 0;
         self.gear_len = 0;
         self.content_homes = None;
         self.scatter.begin_content(self.stream_len);
     }
 
-    /// Feeds the next bytes of the content.
+    /// Feeds the next bytes of the content. `known` are their anchors, as [`anchors_after`] finds
+    /// them with a step that is not larger than that of the index; `None` if they are to be found
+    /// here.
     ///
     /// # Errors
     /// Those of `sink`.
-    pub fn push<S: Sink>(&mut self, mut bytes: &[u8], sink: &mut S) -> Result<(), S::Error> {
+    pub fn push<S: Sink>(
+        &mut self,
+        mut bytes: &[u8],
+        known: Option<&[Anchor]>,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let mut known = known.map(Known::new);
         while !bytes.is_empty() {
             if self.open.is_some() {
                 let used = self.grow_open(bytes, sink)?;
                 bytes = &bytes[used..];
-                self.ahead_len = self.ahead_len.saturating_sub(used as u64);
+                self.feed(used);
                 continue;
             }
             let take = bytes.len().min(CHUNK_LEN);
             self.buf.extend_from_slice(&bytes[..take]);
             bytes = &bytes[take..];
-            self.ahead_len = self.ahead_len.saturating_sub(take as u64);
-            self.scan(sink)?;
+            self.feed(take);
+            self.scan(known.as_mut(), sink)?;
         }
         Ok(())
+    }
+
+    fn feed(&mut self, len: usize) {
+        self.fed_len += len as u64;
+        self.ahead_len = self.ahead_len.saturating_sub(len as u64);
+    }
+
+    /// log2 of the step that anchors must have now.
+    pub(crate) fn step_log2(&self) -> u32 {
+        self.index.step_log2()
     }
 
     /// Ends the content: emits everything that is pending.
@@ -239,8 +302,8 @@ impl Segmenter {
     /// Finds the frames of the image which is continued that have most of these bytes: the first
     /// ones of a content. Keys are enough for that, as every match is compared later. Returns
     /// whether there are any.
-    pub(crate) fn find_homes(&mut self, bytes: &[u8]) -> bool {
-        let found = self.homes_of(bytes);
+    pub(crate) fn find_homes(&mut self, bytes: &[u8], known: Option<&[Anchor]>) -> bool {
+        let found = self.homes_of(bytes, known);
         let has_homes = !found.homes.is_empty();
         self.scatter.settle(found.homes.clone());
         // What the first bytes have tells nothing of the others.
@@ -250,38 +313,60 @@ impl Segmenter {
     }
 
     /// Returns these frames, and which others may have something in common with the content.
-    pub(crate) fn homes_of(&self, bytes: &[u8]) -> ContentHomes {
+    fn homes_of(&self, bytes: &[u8], known: Option<&[Anchor]>) -> ContentHomes {
         let Some(homes) = &self.homes else { return ContentHomes::default() };
         let bytes = &bytes[..bytes.len().min(CHUNK_LEN)];
         let step_log2 = self.index.step_log2().max(self.grain.step_log2);
-        let anchors = anchors_of(bytes, 0, self.settings.window_len, step_log2);
+        let window_len = self.settings.window_len;
+        let anchors = match known {
+            None => anchors_of(bytes, 0, window_len, step_log2),
+            Some(known) => {
+                let here = u64::from(window_len)..=bytes.len() as u64;
+                let kept = known.iter().filter(|anchor| {
+                    here.contains(&anchor.position) && anchor.gear >> (64 - step_log2) == 0
+                });
+                kept.copied().collect()
+            }
+        };
         let positions = anchors.iter().map(|anchor| self.index.candidates(anchor.key));
         homes.of_content(positions, step_log2, self.grain.far_len_min)
     }
 
     /// Scans the bytes that were not scanned yet.
-    fn scan<S: Sink>(&mut self, sink: &mut S) -> Result<(), S::Error> {
-        let table = &GEAR;
+    fn scan<S: Sink>(
+        &mut self,
+        mut known: Option<&mut Known<'_>>,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         while self.scanned < self.buf.len() {
             let at = self.scanned;
             let end = self.buf.len().min(at + SCAN_LEN);
             let step_log2 = self.index.step_log2().max(self.grain.step_log2);
-            let shift = 64 - step_log2;
-            let mut gear = self.gear;
-            let mut anchor = None;
-            for (i, &byte) in self.buf[at..end].iter().enumerate() {
-                gear = (gear << 1).wrapping_add(table[usize::from(byte)]);
-                if gear >> shift == 0 {
-                    anchor = Some(at + i + 1);
-                    break;
+            let anchor = match &mut known {
+                None => self.roll(at..end, step_log2).map(|stop| (stop, None)),
+                Some(known) => {
+                    // After a match the hash begins anew, and differs until it covers enough.
+                    let own_len = GEAR_LEN.saturating_sub(self.gear_len) as usize;
+                    let own_end = end.min(at + own_len);
+                    match self.roll(at..own_end, step_log2) {
+                        Some(stop) => Some((stop, None)),
+                        None => {
+                            let start = self.fed_len - self.buf.len() as u64;
+                            let range = start + own_end as u64..start + end as u64;
+                            let found = known.next_in(range, step_log2, &self.index);
+                            found.map(|anchor| ((anchor.position - start) as usize, Some(anchor)))
+                        }
+                    }
                 }
-            }
-            let stop = anchor.unwrap_or(end);
-            self.gear = gear;
+            };
+            let (stop, found) = anchor.unwrap_or((end, None));
             self.gear_len += (stop - at) as u64;
             self.scanned = stop;
+            if let Some(found) = found {
+                self.gear = found.gear;
+            }
             if anchor.is_some() && self.gear_len >= u64::from(self.settings.window_len) {
-                self.at_anchor(gear, sink)?;
+                self.at_anchor(self.gear, found.map(|anchor| anchor.key), sink)?;
             }
             if self.scanned >= PENDING_LEN_MAX {
                 let keep = self.settings.window_len as usize;
@@ -291,16 +376,39 @@ impl Segmenter {
         Ok(())
     }
 
+    /// Rolls the hash over a range of the pending bytes. Stops after the first anchor, and returns
+    /// where.
+    fn roll(&mut self, range: Range<usize>, step_log2: u32) -> Option<usize> {
+        let table = &GEAR;
+        let shift = 64 - step_log2;
+        let mut gear = self.gear;
+        let mut anchor = None;
+        for (at, &byte) in range.clone().zip(&self.buf[range]) {
+            gear = (gear << 1).wrapping_add(table[usize::from(byte)]);
+            if gear >> shift == 0 {
+                anchor = Some(at + 1);
+                break;
+            }
+        }
+        self.gear = gear;
+        anchor
+    }
+
     /// Looks up the window that ends at `scanned`. Takes the match if there is one worth taking,
-    /// and otherwise remembers the window.
-    fn at_anchor<S: Sink>(&mut self, gear: u64, sink: &mut S) -> Result<(), S::Error> {
+    /// and otherwise remembers the window. `key` is that of the window, if it is known.
+    fn at_anchor<S: Sink>(
+        &mut self,
+        gear: u64,
+        key: Option<u32>,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
         let end = self.scanned;
         let window_len = self.settings.window_len as usize;
         if end < window_len {
             return Ok(()); // the window began in bytes that were matched or emitted
         }
         let here = self.stream_len + end as u64; // stream position if these bytes stay new
-        let key = key_of(&self.buf[end - window_len..end]);
+        let key = key.unwrap_or_else(|| key_of(&self.buf[end - window_len..end]));
         let mut best: Option<VerifiedMatch> = None;
         for candidate in self.index.candidates(key) {
             if candidate >= here || candidate < window_len as u64 {
@@ -374,7 +482,7 @@ impl Segmenter {
         sink: &S,
     ) -> Result<usize, S::Error> {
         let mut done = 0;
-        let mut piece = COMPARE_LEN.min(self.settings.window_len as usize * 2);
+        let mut piece = COMPARE_LEN.max(self.settings.window_len as usize * 2);
         while done < back_max {
             let len = piece.min(back_max - done);
             let mut scratch = std::mem::take(&mut self.scratch);
@@ -497,6 +605,43 @@ impl Segmenter {
     }
 }
 
+/// Anchors that were found beforehand.
+struct Known<'a> {
+    anchors: &'a [Anchor],
+    /// The first one that may still be needed.
+    next: usize,
+    /// The first one whose slots were not fetched.
+    untouched: usize,
+}
+
+impl<'a> Known<'a> {
+    fn new(anchors: &'a [Anchor]) -> Self {
+        Self { anchors, next: 0, untouched: 0 }
+    }
+
+    /// Returns the first anchor after the start of a range of the content, up to its end, that has
+    /// this step.
+    fn next_in(
+        &mut self,
+        range: Range<u64>,
+        step_log2: u32,
+        index: &AnchorIndex,
+    ) -> Option<&'a Anchor> {
+        while let Some(anchor) = self.anchors.get(self.next).filter(|a| a.position <= range.end) {
+            if self.next >= self.untouched {
+                self.untouched = self.anchors.len().min(self.next + TOUCH_COUNT);
+                let soon = &self.anchors[self.next..self.untouched];
+                index.touch(soon.iter().map(|anchor| anchor.key));
+            }
+            self.next += 1;
+            if anchor.position > range.start && anchor.gear >> (64 - step_log2) == 0 {
+                return Some(anchor);
+            }
+        }
+        None
+    }
+}
+
 /// A match in the pending bytes whose bytes were compared.
 #[derive(Clone, Copy)]
 struct VerifiedMatch {
@@ -516,17 +661,27 @@ impl VerifiedMatch {
 
 /// Returns how many bytes two slices of equal length share at the front.
 fn common_len(a: &[u8], b: &[u8]) -> usize {
-    let lanes = a.as_chunks::<LANE>().0.iter().zip(b.as_chunks::<LANE>().0);
-    let at = lanes.take_while(|(x, y)| x == y).count() * LANE;
-    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
+    let ((lanes_a, rest_a), (lanes_b, rest_b)) = (a.as_chunks::<LANE>(), b.as_chunks::<LANE>());
+    for (at, (x, y)) in lanes_a.iter().zip(lanes_b).enumerate() {
+        let differing = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if differing != 0 {
+            return at * LANE + differing.trailing_zeros() as usize / 8;
+        }
+    }
+    lanes_a.len() * LANE + rest_a.iter().zip(rest_b).take_while(|(x, y)| x == y).count()
 }
 
 /// Returns how many bytes two slices of equal length share at the back.
 fn common_len_back(a: &[u8], b: &[u8]) -> usize {
-    let lanes = a.as_rchunks::<LANE>().1.iter().zip(b.as_rchunks::<LANE>().1).rev();
-    let back = lanes.take_while(|(x, y)| x == y).count() * LANE;
-    let (a, b) = (&a[..a.len() - back], &b[..b.len() - back]);
-    back + a.iter().zip(b).rev().take_while(|(x, y)| x == y).count()
+    let ((rest_a, lanes_a), (rest_b, lanes_b)) = (a.as_rchunks::<LANE>(), b.as_rchunks::<LANE>());
+    for (at, (x, y)) in lanes_a.iter().zip(lanes_b).rev().enumerate() {
+        let differing = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if differing != 0 {
+            return at * LANE + differing.leading_zeros() as usize / 8;
+        }
+    }
+    let rest = rest_a.iter().zip(rest_b).rev();
+    lanes_a.len() * LANE + rest.take_while(|(x, y)| x == y).count()
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub(crate) struct SegmentStage {
     text_grain: Grain,
     /// Category of the content that was begun and not ended.
     open: Option<Category>,
+    /// Where the content begins in buffer space, if it is there.
+    place: u64,
     samples: PendingSamples,
 }
 
@@ -77,6 +79,7 @@ impl SegmentStage {
             segmenter: Segmenter::new(settings, stream_len),
             text_grain: Grain { near_len_min, far_len_min, ..Grain::TEXT },
             open: None,
+            place: 0,
             samples: PendingSamples::default(),
         }
     }
@@ -91,10 +94,24 @@ impl SegmentStage {
         self.segmenter.set_homes(homes);
     }
 
-    /// Takes the next bytes of a content of `content_len` bytes.
+    /// log2 of the step that the anchors of a content must have.
+    pub(crate) fn step_log2(&self, content_len: u64, category: Category) -> u32 {
+        self.segmenter.step_log2().max(self.grain(content_len, category).step_log2)
+    }
+
+    fn grain(&self, content_len: u64, category: Category) -> Grain {
+        match category {
+            _ if content_len > SMALL_LEN_MAX => Grain::BINARY,
+            Category::Incompressible | Category::Audio | Category::Sensor => Grain::BINARY,
+            _ => self.text_grain,
+        }
+    }
+
+    /// Takes the next bytes of a content of `content_len` bytes, which lie at `place` in buffer
+    /// space. `known` are their anchors, if they were found beforehand.
     pub(crate) fn push(
         &mut self,
-        bytes: &[u8],
+        (bytes, place, known): (&[u8], u64, Option<&[Anchor]>),
         content_len: u64,
         (category, run): (Category, Option<SampleRun>),
         frames: &mut FramePipeline<'_>,
@@ -102,20 +119,17 @@ impl SegmentStage {
     ) -> Result<(), WriteError> {
         if self.open.is_none() {
             self.samples = PendingSamples::default();
-            let grain = match category {
-                _ if content_len > SMALL_LEN_MAX => Grain::BINARY,
-                Category::Incompressible | Category::Audio | Category::Sensor => Grain::BINARY,
-                _ => self.text_grain,
-            };
-            self.segmenter.begin_content(content_len, grain);
-            let has_homes = self.segmenter.find_homes(bytes);
+            self.place = place;
+            self.segmenter.begin_content(content_len, self.grain(content_len, category));
+            let has_homes = self.segmenter.find_homes(bytes, known);
             frames.set_short(has_homes)?;
         }
         let category = *self.open.get_or_insert(category);
         let may_split = content_len > SMALL_LEN_MAX;
         self.samples.push(bytes.len() as u64, run);
-        let samples = &mut self.samples;
-        self.segmenter.push(bytes, &mut Pieces { frames, extents, category, may_split, samples })
+        let (place, samples) = (self.place, &mut self.samples);
+        let mut pieces = Pieces { frames, extents, category, may_split, place, samples };
+        self.segmenter.push(bytes, known, &mut pieces)
     }
 
     /// Ends the content, if one was begun: nothing is held back any more.
@@ -125,8 +139,8 @@ impl SegmentStage {
         extents: &mut Extents,
     ) -> Result<(), WriteError> {
         let Some(category) = self.open.take() else { return Ok(()) };
-        let samples = &mut self.samples;
-        let mut pieces = Pieces { frames, extents, category, may_split: false, samples };
+        let (place, samples) = (self.place, &mut self.samples);
+        let mut pieces = Pieces { frames, extents, category, may_split: false, place, samples };
         self.segmenter.end_content(&mut pieces)
     }
 
@@ -142,6 +156,8 @@ struct Pieces<'s, 'env> {
     extents: &'s mut Extents,
     category: Category,
     may_split: bool,
+    /// Where the content begins in buffer space.
+    place: u64,
     samples: &'s mut PendingSamples,
 }
 
@@ -152,9 +168,11 @@ impl Sink for Pieces<'_, '_> {
         match piece {
             Piece::New(mut bytes) => {
                 while !bytes.is_empty() {
+                    let place = self.place + self.samples.emitted;
                     let (len, run) = self.samples.take(bytes.len() as u64);
                     let (now, rest) = bytes.split_at(len as usize);
-                    let offset = self.frames.push(now, self.category, self.may_split, run)?;
+                    let offset =
+                        self.frames.push(now, place, self.category, self.may_split, run)?;
                     self.extents.push(len, Place::Stream(offset));
                     bytes = rest;
                 }
