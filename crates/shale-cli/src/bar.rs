@@ -4,6 +4,7 @@
 //! far. Counting costs a few relaxed additions and an occasional look at the clock.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use shale::{Phase, Progress};
 use crate::args::ProgressChoice;
 use crate::report::{Say, to_stderr};
 use crate::size;
+use crate::text;
 
 /// How often a plain line is written.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -27,6 +29,7 @@ const BAR_STEPS: u64 = 1000;
 /// Shows progress until it is dropped.
 pub struct Bar {
     shape: Shape,
+    say: Say,
     counts: Counts,
     /// True if compressed bytes count as done in this phase.
     is_compressing: AtomicBool,
@@ -184,6 +187,7 @@ impl Bar {
         let now = Instant::now();
         Self {
             shape,
+            say: *say,
             counts: Counts::default(),
             is_compressing: AtomicBool::new(false),
             state: Mutex::new(State {
@@ -277,6 +281,24 @@ impl Progress for Bar {
         self.counts.done_items.fetch_add(items, Ordering::Relaxed);
         self.counts.done_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.tick();
+    }
+
+    fn temporary(&self, bytes_max: Option<u64>, directory: &Path) {
+        let most = match bytes_max {
+            Some(0) => return,
+            Some(bytes) => format!("up to {}", size::show(bytes)),
+            None => "as many bytes as the source holds".to_owned(),
+        };
+        let tell = || {
+            self.say.detail(format!(
+                "  temporary files may take {most} in {} (--temp-dir)",
+                text::path(directory)
+            ));
+        };
+        match &self.shape {
+            Shape::Bar(bar) => bar.suspend(tell),
+            _ => tell(),
+        }
     }
 
     fn compressed(&self, plain_bytes: u64, stored_bytes: u64) {

@@ -12,6 +12,7 @@ mod compare; // the new image against its sources
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shale_format::limits::{SNAPSHOT_COUNT_MAX, SNAPSHOT_NAME_LEN_MAX};
 use shale_host::{Existing, OutputFile, Phase, Progress, existing};
@@ -19,7 +20,7 @@ use shale_model::EntrySource;
 use shale_read::{Image, Tree};
 use shale_write::{CopiedTree, Report, WriteError};
 
-use crate::create::{Out, finish};
+use crate::create::{Built, Out, finish};
 use crate::error::Error;
 use crate::options::CreateOptions;
 use crate::verify::{VerifyReport, open_again, verify_trees};
@@ -132,7 +133,8 @@ pub(crate) fn assemble(
             frames_decoded: image.counters().snapshot().frames_decoded,
         })
     };
-    let report = finish((output, out), path, assembled.report, compare, options, progress)?;
+    let built = Built { build: assembled.report, scan_time: Duration::ZERO };
+    let report = finish((output, out), path, built, compare, options, progress)?;
     Ok(AssembleReport {
         snapshots: snapshots.len(),
         source_bytes: images.iter().map(|image| image.len()).sum(),

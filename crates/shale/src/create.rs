@@ -8,8 +8,10 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shale_format::trailer::PADDED_TO;
+use shale_host::threads::process_cpu_time;
 use shale_host::{Existing, Output, OutputFile, PatientOutput, Phase, Progress, existing};
 use shale_model::LinkId;
 use shale_read::{ByteSource, FileSource, OffsetChoice, SliceSource};
@@ -33,6 +35,25 @@ pub struct CreateReport {
     pub verified: Option<VerifyReport>,
     /// Report of the parity, if some was requested.
     pub parity: Option<ParityReport>,
+    /// Processor time of listing the sources, before the build.
+    pub scan_time: Duration,
+    /// Processor time of reading the image back, after the build.
+    pub verify_time: Duration,
+}
+
+impl CreateReport {
+    /// The report of an image that was not read back.
+    fn unverified(built: Built, parity: Option<ParityReport>) -> Self {
+        let Built { build, scan_time } = built;
+        Self { build, verified: None, parity, scan_time, verify_time: Duration::ZERO }
+    }
+}
+
+/// A build and what came before it.
+pub(crate) struct Built {
+    pub(crate) build: Report,
+    /// See [`CreateReport::scan_time`].
+    pub(crate) scan_time: Duration,
 }
 
 /// Packs `sources` into an image.
@@ -53,10 +74,10 @@ pub fn create(
             to_stream_by_file(sources, stream, options, progress)
         }
         Output::Stream(stream) => {
-            let build = build(sources, stream, Vec::new(), options, progress)?;
-            pad_stream(stream, build.image_bytes, options)
+            let built = build(sources, stream, Vec::new(), options, progress)?;
+            pad_stream(stream, built.build.image_bytes, options)
                 .map_err(Error::io("pad", "the output"))?;
-            Ok(CreateReport { build, verified: None, parity: None })
+            Ok(CreateReport::unverified(built, None))
         }
         Output::Path(path) if options.delivery.is_some() => {
             to_file(sources, &path, options, progress)
@@ -83,10 +104,10 @@ fn to_file(
         excluded.push(file_identity(&old).map_err(Error::io("look at", path))?);
     }
     let mut out = Out::new(&output, path, options)?;
-    let build = build(sources, &mut out, excluded, options, progress)?;
+    let built = build(sources, &mut out, excluded, options, progress)?;
     let compare =
         |again, build: &Report| verify(again, build, &options.build, &options.cancel, progress);
-    finish((output, out), path, build, compare, options, progress)
+    finish((output, out), path, built, compare, options, progress)
 }
 
 /// The bytes of an output file: as they are written, or in the form that the options ask for.
@@ -141,11 +162,12 @@ impl Write for Out {
 pub(crate) fn finish(
     (output, out): (OutputFile, Out),
     path: &Path,
-    mut build: Report,
+    built: Built,
     compare: impl FnOnce(Arc<dyn ByteSource>, &Report) -> Result<VerifyReport, Error>,
     options: &CreateOptions,
     progress: &dyn Progress,
 ) -> Result<CreateReport, Error> {
+    let Built { mut build, scan_time } = built;
     let parity = with_parity(output.file(), path, &mut build, options, progress)?;
     if options.pad {
         let padded_len = build.image_bytes.next_multiple_of(PADDED_TO);
@@ -162,6 +184,7 @@ pub(crate) fn finish(
     progress.phase(Phase::Sync);
     output.sync()?;
     options.cancel.check()?;
+    let before = process_cpu_time();
     let verified = match options.verify {
         false => None,
         true => {
@@ -169,12 +192,13 @@ pub(crate) fn finish(
             Some(compare(again, &build)?)
         }
     };
+    let verify_time = process_cpu_time().saturating_sub(before);
     options.cancel.check()?;
     match &options.delivery {
         Some(delivery) => delivery.deliver(output.file(), progress)?,
         None => output.commit(options.overwrite)?,
     }
-    Ok(CreateReport { build, verified, parity })
+    Ok(CreateReport { build, verified, parity, scan_time, verify_time })
 }
 
 /// Adds parity to a finished image, if requested.
@@ -210,17 +234,17 @@ fn to_stream_by_file(
     let output = OutputFile::create(&directory.join("image.shale"))?;
     let excluded = file_identity(output.file()).map_err(Error::io("look at", &directory))?;
     let mut file = output.file();
-    let mut build = build(sources, &mut file, vec![excluded], options, progress)?;
-    let parity = with_parity(file, &directory, &mut build, options, progress)?;
+    let mut built = build(sources, &mut file, vec![excluded], options, progress)?;
+    let parity = with_parity(file, &directory, &mut built.build, options, progress)?;
     let read = Error::io("read back the image in", &directory);
     let mut whole = file;
     let copied = whole
         .rewind()
         .and_then(|()| std::io::copy(&mut whole, &mut &mut *stream))
-        .and_then(|_| pad_stream(stream, build.image_bytes, options))
+        .and_then(|_| pad_stream(stream, built.build.image_bytes, options))
         .and_then(|()| stream.flush());
     copied.map_err(read)?;
-    Ok(CreateReport { build, verified: None, parity })
+    Ok(CreateReport::unverified(built, parity))
 }
 
 /// Writes to a device or fifo in the output's place, which is never replaced.
@@ -254,9 +278,10 @@ fn to_special(
     }
     let report = match options.parity_ppm {
         0 => {
-            let build = build(sources, &mut file, Vec::new(), options, progress)?;
-            pad_stream(&mut file, build.image_bytes, options).map_err(Error::io("pad", path))?;
-            CreateReport { build, verified: None, parity: None }
+            let built = build(sources, &mut file, Vec::new(), options, progress)?;
+            let image_len = built.build.image_bytes;
+            pad_stream(&mut file, image_len, options).map_err(Error::io("pad", path))?;
+            CreateReport::unverified(built, None)
         }
         _ => to_stream_by_file(sources, &mut file, options, progress)?,
     };
@@ -297,9 +322,11 @@ fn build(
     excluded: Vec<LinkId>,
     options: &CreateOptions,
     progress: &dyn Progress,
-) -> Result<Report, Error> {
+) -> Result<Built, Error> {
     let build =
         shale_write::Options { cancel: Some(options.cancel.flag()), ..options.build.clone() };
+    let before = process_cpu_time();
     let mut tree = open(sources, excluded, &options.to_source(), progress)?;
-    Ok(shale_write::create(&mut *tree, out, &build, progress)?)
+    let scan_time = process_cpu_time().saturating_sub(before);
+    Ok(Built { build: shale_write::create(&mut *tree, out, &build, progress)?, scan_time })
 }

@@ -508,6 +508,11 @@ fn summary(
         say.line(format!("  stored first: {found} contents of {asked_first} listed paths"));
     }
     details(build, say);
+    say.detail(format!(
+        "  before the build: scan {:.1} CPU seconds; after it: verify {:.1}",
+        report.scan_time.as_secs_f64(),
+        report.verify_time.as_secs_f64()
+    ));
 }
 
 /// Prints what the sources held and how it is stored, if details are asked for.
@@ -548,13 +553,18 @@ pub fn details(build: &Report, say: &Say) {
     ));
     let (deciding, all) = cpu_seconds(build);
     let stages = build.times.iter().map(|time| {
-        format!("{} {:.1}", time.stage.name(), (time.deciding + time.helping).as_secs_f64())
+        let all = (time.deciding + time.helping).as_secs_f64();
+        format!("{} {all:.1} ({:.1})", time.stage.name(), time.deciding.as_secs_f64())
     });
     say.detail(format!(
-        "  {all:.1} CPU seconds: {}; {deciding:.1} of them ({:.0} %) in the one thread that decides",
+        "  {all:.1} CPU seconds: {}; in brackets: of the one thread that decides, {deciding:.1} \
+         ({:.0} %) in all",
         stages.collect::<Vec<_>>().join(", "),
         100.0 * share(deciding, all),
     ));
+    if build.temporary_file_bytes > 0 {
+        say.detail(format!("  {} in temporary files", size::show(build.temporary_file_bytes)));
+    }
     for table in build.tables.iter().filter(|table| table.rows > 0) {
         say.detail(format!(
             "  table {}: {} rows, {} pages, {} bytes",
@@ -634,6 +644,10 @@ fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
             "name": time.stage.name(), "deciding_seconds": time.deciding.as_secs_f64(),
             "helping_seconds": time.helping.as_secs_f64(),
         })).collect::<Vec<_>>(),
+        "scan_cpu_seconds": report.scan_time.as_secs_f64(),
+        "verify_cpu_seconds": report.verified.map(|_| report.verify_time.as_secs_f64()),
+        "temporary_bytes": build.temporary_file_bytes,
+        "flight_bytes_max": build.flight_bytes_max,
         "left_out": build.problems.iter().map(|p| text::escape(p.to_string().as_bytes()))
             .collect::<Vec<_>>(),
         "changed": build.changes.iter().map(|c| text::escape(c.to_string().as_bytes()))

@@ -213,6 +213,76 @@ fn errors_escape_names() {
 }
 
 #[test]
+fn create_says_where_time_and_temporary_space_go() {
+    let stage = Stage::without_image();
+    std::fs::create_dir(stage.path("temporary")).unwrap();
+    std::fs::write(stage.path("source/noise"), crate::stage::noise(40 << 20)).unwrap();
+    let words = ["create", "source", "-o", "image.shale", "-v", "-4", "--memory", "240M"];
+    let words = [&words[..], &["--threads", "1", "--temp-dir", "temporary"]].concat();
+    let said = stage.run(0, &words).stderr;
+    let said = String::from_utf8_lossy(&said);
+    let place = |what: &str| said.find(what).unwrap_or_else(|| panic!("no {what:?} in\n{said}"));
+    let before = place("temporary files may take up to ");
+    assert!(said[before..].lines().next().unwrap().ends_with(" in temporary (--temp-dir)"));
+    let after = place("in temporary files");
+    assert!(before < after && after < place("before the build: scan "));
+    for stage in ["read", "segment", "refer", "compress", "tables", "write"] {
+        let line = said.lines().find(|line| line.contains(" CPU seconds: ")).unwrap();
+        assert!(line.contains(&format!("{stage} ")), "{line}");
+        assert!(line.contains("in brackets: of the one thread that decides, "), "{line}");
+    }
+    // Nothing is said of temporary files if there cannot be any.
+    let little = stage.run(0, &["create", "source/docs", "-o", "x.shale", "-v"]).stderr;
+    assert!(!String::from_utf8_lossy(&little).contains("temporary"));
+}
+
+/// A file system in memory, of known size, until it is dropped.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    /// `None` where the user may not mount.
+    fn mount(stage: &Stage, name: &str, bytes: usize) -> Option<Self> {
+        let place = stage.path(name);
+        std::fs::create_dir(&place).unwrap();
+        let size = format!("size={bytes}");
+        let mounted = stage.other("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", name]).output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self(place))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// Promise: temporary files take at most 1.2 times the contents, and a full disk is named.
+#[test]
+fn temporary_files_fit_into_little_more_than_the_contents() {
+    const LEN: usize = 60 << 20;
+    let stage = Stage::without_image();
+    let source = stage.path("contents");
+    std::fs::create_dir(&source).unwrap();
+    let noise = crate::stage::noise(LEN / 2);
+    std::fs::write(source.join("long"), &noise).unwrap();
+    for (number, part) in crate::stage::noise(LEN).rchunks(100_000).enumerate().take(LEN / 200_000)
+    {
+        std::fs::write(source.join(format!("{number:03}")), part).unwrap();
+    }
+    let words = ["create", "contents", "-o", "image.shale", "-f", "-q", "-4", "--threads", "1"];
+    let words = [&words[..], &["--memory", "256M", "--temp-dir"]].concat();
+    let Some(enough) = Small::mount(&stage, "enough", LEN / 5 * 6) else {
+        println!("skipped: it needs to mount");
+        return;
+    };
+    stage.run(0, &[&words[..], &["enough"]].concat());
+    drop(enough);
+    let _little = Small::mount(&stage, "little", LEN / 3).unwrap();
+    let parts = ["in the folder little", "No space left", "use --temp-dir to name a directory"];
+    stage.fails(1, &[&words[..], &["little"]].concat(), &parts);
+}
+
+#[test]
 fn info_and_check_agree_with_create() {
     let stage = Stage::without_image();
     let made = stage.json(0, &["create", "source", "-o", "image.shale", "--json"]);
@@ -228,7 +298,15 @@ fn info_and_check_agree_with_create() {
     assert!((sum("deciding_seconds") + sum("helping_seconds") - all).abs() < all / 1e6);
     let share = made["deciding_share"].as_f64().unwrap();
     assert!((sum("deciding_seconds") / all - share).abs() < 1e-6 && share > 0.0 && share <= 1.0);
-    assert!(stages.iter().any(|stage| stage["name"] == "compress"));
+    let names: Vec<_> = stages.iter().map(|stage| stage["name"].as_str().unwrap()).collect();
+    for name in ["read", "segment", "refer", "compress", "tables", "write"] {
+        assert!(names.contains(&name), "{name} of {names:?}");
+    }
+    // What comes before and after the build is apart.
+    assert!(made["scan_cpu_seconds"].as_f64().unwrap() > 0.0);
+    assert!(made["verify_cpu_seconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(made["temporary_bytes"], 0);
+    assert!(made["flight_bytes_max"].as_u64().unwrap() > 1 << 20);
     assert_eq!(made["image_bytes"], file_len);
     assert_eq!(info["image_bytes"], file_len);
     assert_eq!(checked["image_len"], file_len);
