@@ -21,10 +21,10 @@ def keys(tmp_path_factory):
     folder = tmp_path_factory.mktemp("keys")
     for name in ("right", "wrong"):
         subprocess.run(["age-keygen", "-o", folder / name], check=True, stderr=subprocess.DEVNULL)
-    public = subprocess.run(["age-keygen", "-y", folder / "right"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    run = subprocess.run(["age-keygen", "-y", folder / "right"], check=True, stdout=subprocess.PIPE, text=True)
 
     def seal(source, target):
-        subprocess.run(["age", "-r", public.strip(), "-o", target, source], check=True)
+        subprocess.run(["age", "-r", run.stdout.strip(), "-o", target, source], check=True)
         return target
 
     return folder / "right", folder / "wrong", seal

@@ -30,11 +30,18 @@ def read(path: Path) -> Optional[bytes]:
         line: str = text.readline() + image.read_text("a") + image.readlink("l")
         values: Dict[str, bytes] = {name: image.getxattr("a", name) for name in image.listxattr("a")}
         holes: List[Tuple[int, int]] = image.data_ranges("a")
+        entries: List[shalefs.Entry] = [entry for entry in image.entries("d") if entry.is_file() or entry.is_symlink()]
+        many: Iterator[Tuple[shalefs.Entry, bytes]] = image.read_many(threads=2)
+        some: Dict[str, bytes] = dict(image.read_many(["a", "b"]))
+        sizes: int = sum(file.size + len(image.read_bytes(file)) + len(file.name) for file in image.files())
+        print(entries[0].path, next(many), some, sizes, entries[0].is_dir(), entries[0].mode, entries[0].inode)
         image.extract("a", "target")
         lost: List[Tuple[str, str]] = shalefs.extract_all(image, "target", patterns=["*.py"], progress=progress)
         print(size, when, walked, listed, kinds, line, values, holes, lost, image.identity)
     with shalefs.open("s3://bucket/x.shale", storage_options={"anon": True}, base="s3://bucket/base.shale") as far:
-        return data if far.identity else None
+        data += far.read_bytes("a")
+    with shalefs.open("x.shale.age", identity=["key.txt", Path("other.txt")], passphrase=b"secret") as sealed:
+        return data if sealed.identity else None
 
 
 def write() -> str:
@@ -45,7 +52,8 @@ def write() -> str:
     found: shalefs.CheckReport = shalefs.check("x.shale", level="frames")
     try:
         complete: bool = report.complete and merged.verified and found.clean
-    except (shalefs.DamagedError, shalefs.IdentityError, shalefs.NotAnImageError, shalefs.UnsupportedError) as error:
+    except (shalefs.DamagedError, shalefs.EncryptedError, shalefs.IdentityError, shalefs.NotAnImageError,
+            shalefs.UnsupportedError) as error:
         raise shalefs.ShaleError(str(error)) from error
     return f"{complete} {report.left_out} {found.problems} {shalefs.engine} {shalefs.__version__}"
 

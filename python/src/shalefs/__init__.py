@@ -15,8 +15,8 @@ from .errors import DamagedError, EncryptedError, IdentityError, NotAnImageError
 from .filesystem import CACHE_BYTES, Base, Entry, FileSystem, Identity, RawFile, Source, Stat
 from ._engine import native as _native
 
-__all__ = ["BuildReport", "CheckReport", "DamagedError", "EncryptedError", "Entry", "FileSystem", "IdentityError", "IncompleteWarning",
-           "NotAnImageError", "RawFile", "ShaleError", "Stat", "UnsupportedError", "append", "check", "create",
+__all__ = ["BuildReport", "CheckReport", "DamagedError", "EncryptedError", "Entry", "FileSystem", "IdentityError",
+           "IncompleteWarning", "NotAnImageError", "RawFile", "ShaleError", "Stat", "UnsupportedError", "append", "check", "create",
            "engine", "extract_all", "merge", "open"]
 __version__ = "0.1.0"
 engine = "pure" if _native is None else "native"
@@ -31,8 +31,9 @@ def open(source: Source, snapshot: Union[str, int, None] = None,  # noqa: A001 (
     URLs are those that fsspec knows (`https://`, `s3://`, ...), with its `storage_options`. Only what is used is
     fetched.
     `snapshot` is a name, a number from 0, "#NUMBER", "latest" (default), or a time in UTC such as "2026-11-22" or
-    "2026-11-22T10:00", which means the newest snapshot not after it. Up to `cache_bytes` of what was decoded is kept. With `expect`, an identity in hexadecimal, every
-    byte is verified against it. `base` is the base of a thin image: a path, a directory that holds it, a URL or bytes;
+    "2026-11-22T10:00", which means the newest snapshot not after it. Up to `cache_bytes` of what was decoded is kept.
+    With `expect`, an identity in hexadecimal, every byte is verified against it. `base` is the base of a thin image: a
+    path, a directory that holds it, a URL or bytes;
     it is also looked for beside the thin image, as the other parts of a split image are beside the first.
     `identity` opens an image that is encrypted with age: a file of secret keys, a key, or several of them; `passphrase`
     one that is encrypted with a passphrase. An image that is pickled takes them with it.

@@ -30,8 +30,8 @@ class Keys:
         if not head.startswith(_MAGIC) and head != _ARMOR:
             return source
         if native is None:
-            raise UnsupportedError("the image is encrypted with age, and the reader in Python cannot decrypt; install a "
-                                   "wheel of shalefs for this platform, or decrypt the image with `age -d`")
+            raise UnsupportedError("the image is encrypted with age, and the reader in Python cannot decrypt; install "
+                                   "a wheel of shalefs for this platform, or decrypt the image with `age -d`")
         passphrase = self._passphrase
         if isinstance(passphrase, str):
             passphrase = passphrase.encode()

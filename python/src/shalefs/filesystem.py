@@ -12,8 +12,8 @@ import re
 import stat as stat_module
 import time
 import weakref
-from typing import (IO, Any, BinaryIO, Iterable, Iterator, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar,
-                    Union, overload)
+from typing import (IO, Any, BinaryIO, Iterable, Iterator, List, Literal, Mapping, NamedTuple, Optional, Sequence,
+                    Tuple, TypeVar, Union, overload)
 from urllib.parse import quote, unquote_to_bytes
 
 from . import errors
