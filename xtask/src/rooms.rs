@@ -80,7 +80,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("shale-age", &["shale-read"]),
     ("shale-serve", &["shale-extract", "shale-host", "shale-read"]),
     ("shale-cli", &["shale", "shale-age", "shale-fuse", "shale-remote", "shale-serve"]),
-    ("shale-python", &["shale"]),
+    ("shale-python", &["shale", "shale-age"]),
     ("shale-capi", &["shale-extract", "shale-host", "shale-model", "shale-read"]),
 ];
 

@@ -1,8 +1,8 @@
 //! Where the bytes of an image come from: local files, bytes in memory, objects of Python with
 //! `size` and `read_at`, and any of these encrypted with age.
 //!
-//! A local file is read without Python. An object is asked with the interpreter's lock held; what it
-//! raises reaches the caller as it was raised. The package asks for a file to be decrypted that
+//! A local file is read without Python. An object is asked with the interpreter's lock held; what
+//! it raises reaches the caller as it was raised. The package asks for a file to be decrypted that
 //! begins as such files do.
 
 use std::io;
@@ -25,8 +25,8 @@ pub(crate) struct Opened {
     pub(crate) is_python: bool,
 }
 
-/// Opens what the package calls a source: its path if it has one, its bytes, a file that this module
-/// decrypts, or itself.
+/// Opens what the package calls a source: its path if it has one, its bytes, a file that this
+/// module decrypts, or itself.
 pub(crate) fn open(source: &Bound<'_, PyAny>) -> PyResult<Opened> {
     let py = source.py();
     if let Ok(bytes) = source.cast::<PyBytes>() {

@@ -16,8 +16,8 @@ from .filesystem import CACHE_BYTES, Base, Entry, FileSystem, Identity, RawFile,
 from ._engine import native as _native
 
 __all__ = ["BuildReport", "CheckReport", "DamagedError", "EncryptedError", "Entry", "FileSystem", "IdentityError",
-           "IncompleteWarning", "NotAnImageError", "RawFile", "ShaleError", "Stat", "UnsupportedError", "append", "check", "create",
-           "engine", "extract_all", "merge", "open"]
+           "IncompleteWarning", "NotAnImageError", "RawFile", "ShaleError", "Stat", "UnsupportedError", "append",
+           "check", "create", "engine", "extract_all", "merge", "open"]
 __version__ = "0.1.0"
 engine = "pure" if _native is None else "native"
 

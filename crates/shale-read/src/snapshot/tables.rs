@@ -79,9 +79,9 @@ impl SnapshotTables {
         plan.tell();
     }
 
-    /// Says that names will be looked up. A path takes a page of three tables for each of its names,
-    /// one after the other. If the source is far away and all of these tables are small, they are
-    /// fetched at once instead, at the first call.
+    /// Says that names will be looked up. A path takes a page of three tables for each of its
+    /// names, one after the other. If the source is far away and all of these tables are small,
+    /// they are fetched at once instead, at the first call.
     pub(crate) fn plan_lookups(&self) {
         if self.is_planned.load(Relaxed) || self.is_planned.swap(true, Relaxed) {
             return;

@@ -127,8 +127,8 @@ impl<'env> Build<'env> {
         self.env.progress.phase(phase);
     }
 
-    /// Counts this thread's time for `stage` from now on: as that of the deciding thread, or as work
-    /// that others do at the same time.
+    /// Counts this thread's time for `stage` from now on: as that of the deciding thread, or as
+    /// work that others do at the same time.
     pub(crate) fn decide(&self, stage: Stage, is_deciding: bool) {
         self.pool.decide(stage, is_deciding);
     }

@@ -175,7 +175,7 @@ impl Framer {
     }
 
     /// Takes bytes up to the end of the frame. Returns how many, and the frame if it is full.
-    /// `place` is where they lie in buffer space; it counts where frames are made of ranges of that.
+    /// `place` is where they lie in buffer space; it counts where frames are ranges of that.
     #[must_use]
     pub(crate) fn push(
         &mut self,

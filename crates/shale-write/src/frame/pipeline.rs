@@ -215,8 +215,8 @@ impl<'env> FramePipeline<'env> {
     }
 
     /// Appends a run of bytes to the stream. Returns its offset there. `place` is where they lie in
-    /// buffer space, see [`Self::begin_buffered`]. `may_split` is for parts of large files. `run` is
-    /// for bytes that are samples.
+    /// buffer space, see [`Self::begin_buffered`]. `may_split` is for parts of large files. `run`
+    /// is for bytes that are samples.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],

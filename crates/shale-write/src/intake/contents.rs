@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use shale_format::limits::CHUNK_DEPTH_MAX;
 use shale_format::{AppendIndex, Category, ChunkRecord};
-use shale_model::{ChangeKind, Metadata, OpenContent, ProblemKind};
+use shale_model::{Metadata, OpenContent, ProblemKind};
 
 use crate::content::dedupe::{ContentKey, Contents};
 use crate::content::extents::Place;
@@ -26,16 +26,16 @@ use crate::content::read::{
 use crate::content::relocation::Relocation;
 use crate::content::samples::SampleRun;
 use crate::exec::build::Build;
-use crate::exec::spill::Spill;
 use crate::frame::pipeline::FramePipeline;
-use crate::intake::copied::CopiedContent;
+use crate::intake::copied::{CopiedContent, copy_to_file};
 use crate::intake::large::{
     Data, LargePieces, Opened, Piece, Reading, Step, digest_only, open_large, opened,
 };
+use crate::intake::outcome::{Attempt, Outcome, Stored};
 use crate::intake::sketched::{find_streams, sketched};
 use crate::intake::treatment::Treatment;
 use crate::layout::order::LayoutOrder;
-use crate::layout::reorder_buffer::{Arranged, Item, ReorderBuffer};
+use crate::layout::reorder_buffer::{Arranged, Part, ReorderBuffer, parts_of};
 use crate::output::emitter::Emitter;
 use crate::output::frame_table::FrameTable;
 use crate::plan::digest::ContentDigest;
@@ -94,31 +94,6 @@ pub(crate) struct Finish<'env> {
     /// The append index of the frames, where an image is continued.
     pub(crate) index: Option<AppendIndex>,
     pub(crate) emitter: Emitter<'env>,
-}
-
-/// What became of the content of a file.
-pub(crate) enum Outcome {
-    /// It has this id; the file had these metadata when it was read.
-    Stored(Metadata, u64, Option<ChangeKind>),
-    /// It could not be read.
-    LeftOut(ProblemKind),
-}
-
-/// A content that is stored.
-struct Stored {
-    id: u64,
-    len: u64,
-    change: Option<ChangeKind>,
-}
-
-/// What came of one attempt to read a content.
-enum Attempt<T> {
-    /// It was read.
-    Done(T),
-    /// It changed meanwhile.
-    Changed,
-    /// The source failed.
-    Failed(io::Error),
 }
 
 impl<'env> ContentWriter<'env> {
@@ -410,7 +385,7 @@ impl<'env> ContentWriter<'env> {
         let mut pieces = LargePieces::start(self.build.clone(), reading);
         let was_met = self.contents.has_large_len(metadata.len)?;
         let attempt = if was_met && self.buffer.is_none() {
-            match self.copy_to_file(&mut pieces, metadata)? {
+            match self.copy(&mut pieces, metadata)? {
                 Ok((copy, _)) => {
                     let opened = opened(self.build.env, copy.reader(), self.treatment);
                     match opened.sample {
@@ -602,7 +577,7 @@ impl<'env> ContentWriter<'env> {
             return self.stream_revocably(pieces, metadata.len, attempt, was_met);
         }
         // What is in the stream may be referred to at once, so only whole contents get there.
-        let (copy, finished) = match self.copy_to_file(pieces, metadata)? {
+        let (copy, finished) = match self.copy(pieces, metadata)? {
             Ok((copy, finished)) => (copy.reader(), finished),
             Err(error) => return Ok(Attempt::Failed(error)),
         };
@@ -698,34 +673,17 @@ impl<'env> ContentWriter<'env> {
         Ok(())
     }
 
-    /// Copies a content to a temporary file, as far as it can be read.
-    fn copy_to_file<P: PieceReader + Send + 'env>(
+    /// Copies a content to a temporary file, and counts its bytes.
+    fn copy<P: PieceReader + Send + 'env>(
         &mut self,
         pieces: &mut LargePieces<'env, P>,
         metadata: Metadata,
     ) -> Result<io::Result<(CopiedContent, Finished)>, WriteError> {
-        let mut copy = Spill::new(0, self.build.options().temp_dir.clone());
-        let mut at = 0;
-        loop {
-            self.build.check_cancel()?;
-            match pieces.next() {
-                Some(Piece::Data(data)) => {
-                    copy.write_at(&data.bytes, at).map_err(WriteError::TemporaryFile)?;
-                    at += data.bytes.len() as u64;
-                }
-                Some(Piece::Hole(len)) => at += len,
-                None => break,
-            }
+        let copied = copy_to_file(&self.build, pieces, metadata)?;
+        if let Ok((copy, _)) = &copied {
+            self.counts.copied_bytes_max = self.counts.copied_bytes_max.max(copy.file_len());
         }
-        let finished = match pieces.end() {
-            Ok(finished) => finished,
-            Err(error) => return Ok(Err(error)),
-        };
-        copy.set_file_len(at).map_err(WriteError::TemporaryFile)?;
-        self.counts.copied_bytes_max = self.counts.copied_bytes_max.max(copy.file_len());
-        let metadata = Metadata { len: at, ..metadata };
-        let copy = CopiedContent { copy, metadata, holes: finished.holes.clone() };
-        Ok(Ok((copy, finished)))
+        Ok(copied)
     }
 
     /// Stores data of a content of `content_len` bytes.
@@ -837,37 +795,5 @@ impl<'env> ContentWriter<'env> {
             None => Ok(()),
             Some(segments) => segments.end(&mut self.frames, &mut self.contents.extents),
         }
-    }
-}
-
-/// A part of a buffered content, at most 1 MiB long.
-struct Part {
-    item: Item,
-    /// Place of the content in the order.
-    position: usize,
-    /// Bytes of the part, in buffer space.
-    range: Range<u64>,
-}
-
-/// Bytes of a part.
-const PART_LEN: u64 = 1 << 20;
-
-/// Returns the parts of all contents, in this order. Contents without bytes have one part.
-fn parts_of<'a>(items: &'a [Item], order: &'a [u32]) -> impl Iterator<Item = Part> + 'a {
-    order.iter().enumerate().flat_map(|(position, &index)| {
-        let item = items[index as usize];
-        let Range { start, end } = item.range();
-        let count = (end - start).div_ceil(PART_LEN).max(1);
-        (0..count).map(move |number| {
-            let from = start + number * PART_LEN;
-            Part { item, position, range: from..end.min(from + PART_LEN) }
-        })
-    })
-}
-
-impl Stored {
-    /// The outcome for a file that had these metadata when it was opened.
-    fn outcome(self, metadata: Metadata) -> Outcome {
-        Outcome::Stored(Metadata { len: self.len, ..metadata }, self.id, self.change)
     }
 }

@@ -6,22 +6,59 @@ use std::ops::Range;
 
 use shale_model::{ContentFile, Metadata};
 
-use crate::content::read::LargeFile;
+use crate::content::read::{Finished, LargeFile, PieceReader};
+use crate::exec::build::Build;
 use crate::exec::spill::Spill;
+use crate::intake::large::{LargePieces, Piece};
+use crate::plan::error::WriteError;
 
 /// A content that came once and was copied to a temporary file.
 pub(super) struct CopiedContent {
-    pub(super) copy: Spill,
-    pub(super) metadata: Metadata,
-    pub(super) holes: Vec<Range<u64>>,
+    copy: Spill,
+    metadata: Metadata,
+    holes: Vec<Range<u64>>,
 }
 
 impl CopiedContent {
+    /// Bytes in the file.
+    pub(super) fn file_len(&self) -> u64 {
+        self.copy.file_len()
+    }
+
     /// A reader of the copy, from its beginning.
     pub(super) fn reader(self) -> LargeFile {
         let metadata = self.metadata;
         LargeFile::of_file(Box::new(self), metadata)
     }
+}
+
+/// Copies a content to a temporary file, as far as it can be read.
+pub(super) fn copy_to_file<'env, P: PieceReader + Send + 'env>(
+    build: &Build<'env>,
+    pieces: &mut LargePieces<'env, P>,
+    metadata: Metadata,
+) -> Result<io::Result<(CopiedContent, Finished)>, WriteError> {
+    let mut copy = Spill::new(0, build.options().temp_dir.clone());
+    let mut at = 0;
+    loop {
+        build.check_cancel()?;
+        match pieces.next() {
+            Some(Piece::Data(data)) => {
+                copy.write_at(&data.bytes, at).map_err(WriteError::TemporaryFile)?;
+                at += data.bytes.len() as u64;
+            }
+            Some(Piece::Hole(len)) => at += len,
+            None => break,
+        }
+    }
+    let finished = match pieces.end() {
+        Ok(finished) => finished,
+        Err(error) => return Ok(Err(error)),
+    };
+    copy.set_file_len(at).map_err(WriteError::TemporaryFile)?;
+    let metadata = Metadata { len: at, ..metadata };
+    let copy = CopiedContent { copy, metadata, holes: finished.holes.clone() };
+    Ok(Ok((copy, finished)))
 }
 
 impl ContentFile for CopiedContent {

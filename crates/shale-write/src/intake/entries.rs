@@ -1,9 +1,10 @@
 //! Takes entries in, one after the other, in the order of the source.
 //!
 //! Small contents and the first bytes of large ones are read ahead by the threads. Here they are
-//! waited for in order and given to the [`ContentWriter`], which reads the rest of large ones. Entries that cannot be read are
-//! noted. If the options do not allow an image without them, no more contents are read, but the
-//! remaining files are still opened, so that the error names all of them at once.
+//! waited for in order and given to the [`ContentWriter`], which reads the rest of large ones.
+//! Entries that cannot be read are noted. If the options do not allow an image without them, no
+//! more contents are read, but the remaining files are still opened, so that the error names all
+//! of them at once.
 
 use std::collections::VecDeque;
 use std::io::{Cursor, Read};
@@ -19,8 +20,9 @@ use crate::content::read::{
 };
 use crate::exec::build::{Build, Env};
 use crate::exec::pool::{Ticket, Urgency};
-use crate::intake::contents::{ContentWriter, Outcome};
+use crate::intake::contents::ContentWriter;
 use crate::intake::large::{FIRST_LEN, Opened, open_large};
+use crate::intake::outcome::Outcome;
 use crate::intake::sketched::sketched;
 use crate::intake::treatment::Treatment;
 use crate::output::emitter::Emitter;

@@ -1,10 +1,10 @@
 //! Large contents: read and digested piece by piece by one thread at a time, looked at by any, and
 //! handed out in order.
 //!
-//! Two kinds of tasks share the work. The first kind reads and digests the next pieces; each follows
-//! the one before. The second kind sketches a piece and finds its zeroes; those of several pieces
-//! run at the same time. The thread that decides only asks for them, so what it does for a large
-//! content does not depend on the speed of the source.
+//! Two kinds of tasks share the work. The first kind reads and digests the next pieces; each
+//! follows the one before. The second kind sketches a piece and finds its zeroes; those of several
+//! pieces run at the same time. The thread that decides only asks for them, so what it does for a
+//! large content does not depend on the speed of the source.
 
 use std::collections::VecDeque;
 use std::io;

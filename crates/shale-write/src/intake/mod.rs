@@ -2,7 +2,8 @@
 
 mod treatment; // how one file is treated
 mod sketched; // what is found out about a content beforehand
-mod copied; // contents that come once
+mod outcome; // what became of a content
 mod large; // large contents, read by the threads
+mod copied; // contents that come once
 pub(crate) mod contents; // puts contents into the stream
 pub(crate) mod entries; // takes entries in, in the order of the source

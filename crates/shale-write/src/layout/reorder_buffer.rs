@@ -125,3 +125,28 @@ impl Item {
         self.start..self.end
     }
 }
+
+/// A part of a buffered content, at most 1 MiB long.
+pub(crate) struct Part {
+    pub(crate) item: Item,
+    /// Place of the content in the order.
+    pub(crate) position: usize,
+    /// Bytes of the part, in buffer space.
+    pub(crate) range: Range<u64>,
+}
+
+/// Bytes of a part.
+const PART_LEN: u64 = 1 << 20;
+
+/// Returns the parts of all contents, in this order. Contents without bytes have one part.
+pub(crate) fn parts_of<'a>(items: &'a [Item], order: &'a [u32]) -> impl Iterator<Item = Part> + 'a {
+    order.iter().enumerate().flat_map(|(position, &index)| {
+        let item = items[index as usize];
+        let Range { start, end } = item.range();
+        let count = (end - start).div_ceil(PART_LEN).max(1);
+        (0..count).map(move |number| {
+            let from = start + number * PART_LEN;
+            Part { item, position, range: from..end.min(from + PART_LEN) }
+        })
+    })
+}

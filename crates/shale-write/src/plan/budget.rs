@@ -12,8 +12,8 @@
 //! - at most a quarter of the rest: what is in further files that are taken apart at the same time;
 //! - up to [`FLIGHT_BYTES_MAX`], or [`FLIGHT_BYTES_PER_THREAD`] where that is more: frames on their
 //!   way to and from the threads;
-//! - what is left: contents that wait to be put into order, or else plain frames that wait for their
-//!   references, before they go to a temporary file.
+//! - what is left: contents that wait to be put into order, or else plain frames that wait for
+//!   their references, before they go to a temporary file.
 //!
 //! Some memory grows with the tree and is not in the budget: about 50 bytes a content (see
 //! [`crate::content::dedupe`]) and 300 bytes a frame.
@@ -256,8 +256,8 @@ impl Plan {
         }
         let free = free - self.recompress_bytes_max;
         self.interned_bytes_max = interned.max(INTERNED_BYTES_MIN);
-        // Where references are chosen, frames are compressed after the fingerprints and the index of
-        // segments are freed.
+        // Where references are chosen, frames are compressed after the fingerprints and the index
+        // of segments are freed.
         let waits = match self.references {
             Some(_) => self.freed_bytes(),
             None => free / 2,

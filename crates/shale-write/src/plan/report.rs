@@ -96,7 +96,7 @@ pub struct Report {
 /// A stage of a build, for counting time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Contents are read, hashed and compared. Where contents keep the order of the source, they are
+    /// Contents are read, hashed and compared. Where they keep the order of the source, they are
     /// also searched for repeated segments, and cut into frames.
     Read,
     /// Contents are put in order.

@@ -32,8 +32,8 @@ pub(crate) struct Assignment<'a> {
     /// Work so far, in looks: frames of fingerprints that were looked at, and work that takes as
     /// long.
     pub(crate) work: u64,
-    /// While a frame chooses, how many fingerprints that it misses each other frame has, and [`MET`].
-    /// Otherwise zero.
+    /// While a frame chooses, how many fingerprints that it misses each other frame has, and
+    /// [`MET`]. Otherwise zero.
     counts: Vec<u32>,
     /// By fingerprint, the number of the last choice that missed it; 0 once it was found.
     missing: Vec<u64>,

@@ -19,10 +19,10 @@
 //!    best choice is taken.
 //!
 //! The result is deterministic: ties go to the smaller frame index, hashes of addresses are not
-//! involved, and threads only try what the one that decides would try next. Memory: at the peak 24 bytes a fingerprint (29 if each is shared by
-//! two frames, and no two by the same), and 250 bytes a frame. Time: a sort of the fingerprints, a
-//! few passes over their postings (each at most `sharer_count_max` long), and the budget of the
-//! search.
+//! involved, and threads only try what the one that decides would try next. Memory: at the peak 24
+//! bytes a fingerprint (29 if each is shared by two frames, and no two by the same), and 250 bytes
+//! a frame. Time: a sort of the fingerprints, a few passes over their postings (each at most
+//! `sharer_count_max` long), and the budget of the search.
 
 use crate::base::frames::OldFrames;
 use crate::reference::assign::Assignment;
@@ -37,9 +37,10 @@ use crate::reference::co_read_sets::CoReadSets;
 /// frame. Each gives a cover. Which is best depends on the tree; most often it is the first.
 pub(crate) const PENALTIES: [f32; 3] = [1.0, 0.3, 3.0];
 
-/// Chooses references. `postings` says which frames share what. `shapes` says what else is known of each frame, `co_read_sets` which frames are read
-/// together. The first frames are `old`: they keep their references, and others may refer to them.
-/// A search that is cancelled returns the best choice so far.
+/// Chooses references. `postings` says which frames share what, `shapes` what else is known of
+/// each frame, and `co_read_sets` which frames are read together. The first frames are `old`: they
+/// keep their references, and others may refer to them. A search that is cancelled returns the best
+/// choice so far.
 pub(crate) fn choose(
     postings: &Postings,
     shapes: &[FrameShape],

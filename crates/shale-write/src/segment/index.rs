@@ -81,8 +81,8 @@ impl AnchorIndex {
         found
     }
 
-    /// Fetches the slots of keys that will be looked up soon. One after the other, each lookup waits
-    /// for memory; here, the processor waits for all of them at once.
+    /// Fetches the slots of keys that will be looked up soon. One after the other, each lookup
+    /// waits for memory; here, the processor waits for all of them at once.
     pub fn touch(&self, keys: impl Iterator<Item = u32>) {
         let homes = keys.map(|key| self.home(key));
         let sum = homes.fold(0, |sum: u64, at| sum ^ u64::from(self.keys[at]) ^ self.values[at]);

@@ -89,8 +89,8 @@ class ObjectSource:
 class UrlSource:
     """An object behind a URL that fsspec knows. Each read is one request for its range, so reads need not take turns.
 
-    The end of the object, where the tables are, is fetched once when it is opened, and so is its start when it is needed.
-    Reopened by its URL after pickling.
+    The end of the object, where the tables are, is fetched once when it is opened, and so is its start when it is
+    needed. Reopened by its URL after pickling.
     """
 
     HEAD, TAIL = 4 << 10, 128 << 10
