@@ -67,7 +67,7 @@ impl Partial {
     /// prefix must be filtered already ([`Filter::apply`]).
     ///
     /// # Errors
-    /// Frames of this codec and filter cannot be decoded in part, or there is no memory.
+    /// This codec with this filter decodes whole frames only, or memory is exhausted.
     pub fn new(
         (codec, filter): (Codec, Filter),
         prefix: Prefix,

@@ -14,12 +14,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use shale::read::{Image, ReadError, Tree};
 
 use crate::bytes::{Blank, Room};
-use crate::failure::{named, read_failure};
+use crate::failure::read_failure;
 
 /// Bytes of a batch, unless one file has more.
 const BATCH_BYTES: u64 = 8 << 20;
@@ -72,7 +71,7 @@ struct Batch {
 
 struct File {
     index: usize,
-    /// Its bytes, or why there is no memory for them.
+    /// The object for its bytes, or the error of making it.
     bytes: PyResult<Blank>,
 }
 
@@ -172,9 +171,7 @@ impl Bulk {
                 break;
             };
             batch_bytes = batch_bytes.saturating_add(len);
-            let mut bytes = usize::try_from(len)
-                .map_err(|_| PyMemoryError::new_err("a range that no memory holds"))
-                .and_then(|len| Blank::new(py, len));
+            let mut bytes = Blank::new(py, len);
             if let Ok(blank) = &mut bytes {
                 let mut done = 0;
                 while done < len {
@@ -220,9 +217,7 @@ impl Bulk {
             let found = match (failures.remove(&at), file.bytes) {
                 (Some(error), _) => Err(read_failure(py, error)),
                 (None, Err(error)) => Err(error),
-                (None, Ok(blank)) => blank.finish(py).ok_or_else(|| {
-                    named(py, "DamagedError", "a file is shorter than it says".to_owned())
-                }),
+                (None, Ok(blank)) => blank.finish(py),
             };
             let found = match found {
                 Ok(bytes) => bytes.into_any(),

@@ -12,9 +12,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+use crate::failure::named;
 
 /// A bytes object that is not yet filled.
 pub(crate) struct Blank {
@@ -51,10 +54,9 @@ impl Blank {
     ///
     /// # Errors
     /// `MemoryError`.
-    pub(crate) fn new(py: Python<'_>, len: usize) -> PyResult<Self> {
-        let size = ffi::Py_ssize_t::try_from(len).map_err(|_| {
-            pyo3::exceptions::PyMemoryError::new_err("a range that no memory holds")
-        })?;
+    pub(crate) fn new(py: Python<'_>, len: u64) -> PyResult<Self> {
+        let size = ffi::Py_ssize_t::try_from(len)
+            .map_err(|_| PyMemoryError::new_err("a range that no memory holds"))?;
         // SAFETY: without bytes to copy this returns a new object whose contents are undefined, or
         // the empty object, or null with an exception set.
         let object = unsafe {
@@ -66,7 +68,7 @@ impl Blank {
         let start = unsafe { ffi::PyBytes_AsString(object.as_ptr()) };
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| PyErr::fetch(py))?;
         let held = Held { object: object.unbind(), written: AtomicUsize::new(0) };
-        Ok(Self { held: Arc::new(held), start, len, given: 0 })
+        Ok(Self { held: Arc::new(held), start, len: size as usize, given: 0 })
     }
 
     /// Gives out the next `len` bytes, or what there is left.
@@ -78,11 +80,16 @@ impl Blank {
         Room { held: Arc::clone(&self.held), at, left: len }
     }
 
-    /// Returns the object if all of it was written. Rooms are worthless afterwards.
-    pub(crate) fn finish<'py>(self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        // Rooms do not overlap, and each counts what it wrote; so all bytes were.
-        let is_full = self.held.written.load(Ordering::Acquire) == self.len;
-        is_full.then(|| self.held.object.bind(py).clone())
+    /// Returns the object.
+    ///
+    /// # Errors
+    /// `DamagedError` if less than all of it was written, since the file is shorter than it says.
+    pub(crate) fn finish<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        // Rooms do not overlap, and each counts what it wrote; so the sum tells.
+        match self.held.written.load(Ordering::Acquire) == self.len {
+            true => Ok(self.held.object.bind(py).clone()),
+            false => Err(named(py, "DamagedError", "a file is shorter than it says".to_owned())),
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use shale::read::{
@@ -18,7 +17,7 @@ use shale::read::{
 
 use crate::bulk::Bulk;
 use crate::bytes::Blank;
-use crate::failure::{named, read_failure};
+use crate::failure::read_failure;
 use crate::source::{self, Opened};
 
 /// Smallest bound of the page cache: a few pages of each table.
@@ -254,8 +253,8 @@ impl Tree {
         self.read_range(py, &of.map_err(|error| read_failure(py, error))?, offset, length)
     }
 
-    /// All bytes of the regular file at a path, links followed; `None` where there is no such file.
-    /// One call instead of `resolve` and `read`, which say what is wrong.
+    /// Reads a whole regular file and follows links. Returns `None` if the path leads to no regular
+    /// file; `resolve` and `read` say what is wrong then.
     fn read_path<'py>(
         &self,
         py: Python<'py>,
@@ -347,18 +346,14 @@ impl Tree {
             return Ok(PyBytes::new(py, b""));
         };
         let len = length.min(of.size.saturating_sub(offset));
-        let len = usize::try_from(len)
-            .map_err(|_| PyMemoryError::new_err("a range that no memory holds"))?;
         let mut blank = Blank::new(py, len)?;
-        let mut room = blank.room(len);
-        let range = offset..offset.saturating_add(len as u64);
+        let mut room = blank.room(len as usize);
+        let range = offset..offset.saturating_add(len);
         let read = py.detach(|| {
             self.tree.image().read_content_with(content, range, |bytes| _ = room.append(bytes))
         });
         read.map_err(failed)?;
-        blank
-            .finish(py)
-            .ok_or_else(|| named(py, "DamagedError", "a file is shorter than it says".to_owned()))
+        blank.finish(py)
     }
 
     /// Finds a path in the directory that was found last, as most paths follow others of the same

@@ -391,7 +391,7 @@ impl Image {
     /// Touches a page of contents and one or two of extents; decodes nothing.
     ///
     /// # Errors
-    /// There is no such content, or one of its first extents is damaged.
+    /// The number is beyond the contents of the image, or one of the first extents is damaged.
     pub fn content_place(&self, content: u64) -> Result<u64, ReadError> {
         self.contents.place(content)
     }

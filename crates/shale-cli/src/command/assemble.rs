@@ -47,7 +47,7 @@ pub fn options(
         {
             parity = parity.max(facts.parts_per_million);
         }
-        if !shale::signatures(image)?.is_empty() || super::sign::beside(path).exists() {
+        if super::sign::is_signed(path, image)? {
             say.warn(format!(
                 "{}: its signature is not about the new image; sign that",
                 text::path(path)

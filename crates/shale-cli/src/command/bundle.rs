@@ -165,7 +165,7 @@ fn ready_image(inputs: &[Input], args: &Bundle, say: &Say) -> anyhow::Result<Opt
         return Ok(Some(path.clone()));
     };
     let mut lost = Vec::new();
-    if !shale::signatures(&image)?.is_empty() || super::sign::beside(path).exists() {
+    if super::sign::is_signed(path, &image)? {
         lost.push("its signature is not about the new image");
     }
     if image.snapshots().len() > 1 {

@@ -3,10 +3,12 @@
 mod against; // --against
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::bail;
 use serde_json::json;
 use shale::SignOptions;
+use shale::read::Image;
 
 use crate::args::{Sign, Verify};
 use crate::bar::Bar;
@@ -36,6 +38,14 @@ pub fn beside(image: &Path) -> PathBuf {
     let mut name = image.as_os_str().to_owned();
     name.push(".sig");
     name.into()
+}
+
+/// Returns whether an image has a signature, in it or beside it.
+///
+/// # Errors
+/// The image cannot be read.
+pub fn is_signed(path: &Path, image: &Arc<Image>) -> anyhow::Result<bool> {
+    Ok(!shale::signatures(image)?.is_empty() || beside(path).exists())
 }
 
 /// Signs an image.

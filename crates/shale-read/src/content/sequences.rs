@@ -2,9 +2,9 @@
 //! is asked of a source that is far away than one read needs.
 //!
 //! The first read of a content asks for what it needs. Each read that continues it asks for twice
-//! as much beyond as the one before, up to a limit. In the same way, whoever reads a few contents
-//! in the order of their numbers gets twice as many ahead each time: writers number contents in the
-//! order of paths.
+//! as much beyond as the one before, up to a limit. A reader of several contents in the order of
+//! their numbers gets twice as many ahead each time, because writers number contents in the order
+//! of paths.
 
 use std::ops::Range;
 
@@ -113,8 +113,8 @@ impl Sequences {
         wanted.filter(|wanted| !wanted.is_empty())
     }
 
-    /// Notes how far the contents of the last walk were asked for. The next ones are due when half of
-    /// them were read.
+    /// Notes how far the contents of the last walk were asked for. The next ones are due when half
+    /// of them were read.
     pub(crate) fn asked(&mut self, end: u64) {
         if let Some(walk) = self.walks.last_mut() {
             walk.ahead = walk.ahead.max(end);

@@ -31,7 +31,8 @@ const PLACE_SEGMENTS_MAX: usize = 4;
 
 /// Frames of one plan at most.
 const FAR_FRAMES_MAX: usize = 4096;
-/// Plain bytes of the contents that one plan asks for ahead. As stored bytes they may be a hundredth.
+/// Plain bytes of the contents that one plan asks for ahead. As stored bytes they may be a
+/// hundredth.
 const FAR_WALK_LEN: u64 = 16 << 20;
 
 /// The bytes of holes and zero runs, handed out piece by piece.
@@ -271,8 +272,8 @@ impl ContentStore {
         self.frames().plan(&frames);
     }
 
-    /// Adds the frames of a range of a content, and returns its length. Whatever is wrong with the
-    /// tables is reported by whoever reads it.
+    /// Adds the frames of a range of a content, and returns its length. Ignores damage to the
+    /// tables: the read that follows reports it.
     fn frames_of(&self, content: u64, range: Range<u64>, frames: &mut Vec<u64>) -> u64 {
         let Ok(pieces) = self.pieces(content, range) else { return 0 };
         let mut len = 0;

@@ -56,7 +56,7 @@ const CACHE_PART: u64 = 8;
 const CACHE_MIN: u64 = 64 << 20;
 const CACHE_MAX: u64 = 1 << 30;
 /// Files up to this size are pushed by default. Larger ones cost few requests for their size.
-const PUSH_LEN_MAX: u64 = 16 << 10;
+const PUSH_LEN: u64 = 16 << 10;
 
 /// An image, and the snapshot of it that its word names.
 pub struct Layer {
@@ -145,7 +145,7 @@ impl MountOptions {
             },
             driver: Options {
                 thread_count: args.threads,
-                push_len_max: if is_limited() { 0 } else { PUSH_LEN_MAX },
+                push_len_max: if is_limited() { 0 } else { PUSH_LEN },
                 log: log.sink(),
                 ..Options::default()
             },
