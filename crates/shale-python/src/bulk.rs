@@ -201,6 +201,9 @@ impl Bulk {
     }
 }
 
+/// What became of the ranges of a batch: bytes or exceptions, by number.
+type Results<'py> = Vec<(usize, Bound<'py, PyAny>)>;
+
 #[pymethods]
 impl Bulk {
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -208,7 +211,7 @@ impl Bulk {
     }
 
     /// The next batch.
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<(usize, Bound<'py, PyAny>)>>> {
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Results<'py>>> {
         let Some(batch) = self.next(py) else { return Ok(None) };
         py.detach(|| self.team.help_until_done(&batch.work));
         let failed = std::mem::take(&mut lock(&batch.work.state).failed);

@@ -121,6 +121,9 @@ pub(crate) struct Steps {
     above: Vec<u8>,
 }
 
+/// An entry of a walk: path, inode, mode and size.
+type Step<P> = (P, u64, u32, u64);
+
 #[pymethods]
 impl Steps {
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -128,16 +131,12 @@ impl Steps {
     }
 
     /// The next entries. The size is that of a file or of the target of a link, and 0 for others.
-    #[allow(clippy::type_complexity)] // A record of Python.
-    fn __next__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<Option<Vec<(Bound<'py, PyString>, u64, u32, u64)>>> {
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<Step<Bound<'py, PyString>>>>> {
         let walked = py.detach(|| self.advance()).map_err(|error| read_failure(py, error))?;
         if walked.is_empty() {
             return Ok(None);
         }
-        let entry = |(path, inode, mode, size): (Vec<u8>, u64, u32, u64)| {
+        let entry = |(path, inode, mode, size): Step<Vec<u8>>| {
             // Decoded as Python decodes names of files.
             Ok((OsStr::from_bytes(&path).into_pyobject(py)?, inode, mode, size))
         };
@@ -146,7 +145,7 @@ impl Steps {
 }
 
 impl Steps {
-    fn advance(&self) -> Result<Vec<(Vec<u8>, u64, u32, u64)>, ReadError> {
+    fn advance(&self) -> Result<Vec<Step<Vec<u8>>>, ReadError> {
         let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
         while found.len() < STEP_ENTRIES
