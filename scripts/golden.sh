@@ -136,4 +136,5 @@ thin over-tiny 0.3-tiny later
 create samples samples
 appended bases before before bases
 appended prefixes before bases before bases
+hand parity-extended log
 create streams streams --recompress=on --frame-size 32K

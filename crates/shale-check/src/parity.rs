@@ -5,12 +5,16 @@
 //! the new trailer are written last, after everything else has reached the disk. Until then the
 //! file holds the image as it was, followed by bytes that readers ignore.
 //!
+//! The parity of an image that grew may be extended: a new section protects what no earlier one
+//! does, and leads to that one, so nothing before it is read or coded again.
+//!
 //! The parity depends only on the protected bytes and the head, so a repaired image gets the same
 //! parity again, bit for bit. Memory: 128 MiB for coding, 32 bytes for each leaf and body, and four
 //! times that while the table of hashes is coded.
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +23,10 @@ use std::sync::{Arc, Mutex};
 use shale_codec::merkle::{leaf_hash, tree};
 use shale_codec::parity::{ParityEncoder, SLICE_STEP};
 use shale_codec::{Xxh3, xxh3_64};
-use shale_format::limits::PARITY_GROUP_LEAVES_MAX;
+use shale_format::limits::{PARITY_GROUP_LEAVES_MAX, PARITY_SECTIONS_MAX};
 use shale_format::merkle::{FAN_OUT, HASH_LEN, LEAF_LEN};
-use shale_format::parity::{CHUNK_HEAD_LEN, ParityLayout, SET_COUNT, ZONE_COUNT};
+use shale_format::parity::{CHUNK_HEAD_LEN, PARITY_HEAD_LEN, ParityLayout, SET_COUNT, ZONE_COUNT};
+use shale_format::section::SECTION_MAGIC;
 use shale_format::trailer::{PADDED_TO, TRAILER_SECTION_LEN};
 use shale_format::{
     FormatError, Identity, MerkleHead, ParityHead, SectionHeader, SectionType, Superblock, Trailer,
@@ -35,8 +40,8 @@ use crate::error::{Error, ParityProblem};
 
 /// Memory for coding, for all threads together.
 const WORK_BYTES_MAX: usize = 128 << 20;
-/// Images with at least this many leaves have their bodies at multiples of a leaf, so that a lost
-/// block damages one body and not two.
+/// Sections that protect at least this many leaves have their bodies at multiples of a leaf, so
+/// that a lost block damages one body and not two.
 const ALIGN_LEAVES_MIN: u64 = 1024;
 /// Bytes read at once.
 const CHUNK_LEN: usize = 1 << 20;
@@ -56,6 +61,9 @@ pub struct ParityOptions {
     /// Cut off the bytes that an interrupted writer left after the image, once the image was found
     /// complete.
     pub force: bool,
+    /// Let earlier parity protect what it protects, if there is some and if that is at least twice
+    /// as much as the rest. Images of versions before 0.4 get parity over everything.
+    pub extends: bool,
     /// Threads; 0 for one per processor. The result does not depend on it.
     pub threads: usize,
     /// Cancels the run; the image is then as it was before.
@@ -68,6 +76,7 @@ impl ParityOptions {
         group_leaves_max: u64,
         offset: OffsetChoice,
         force: bool,
+        extends: bool,
         threads: usize,
         cancel: Cancel,
     }
@@ -80,6 +89,7 @@ impl Default for ParityOptions {
             group_leaves_max: PARITY_GROUP_LEAVES_MAX,
             offset: OffsetChoice::Auto,
             force: false,
+            extends: false,
             threads: 0,
             cancel: Cancel::new(),
         }
@@ -94,7 +104,7 @@ pub struct ParityReport {
     pub image_bytes: u64,
     /// Bytes added to it.
     pub added_bytes: u64,
-    /// Protected leaves of 64 KiB.
+    /// Leaves of 64 KiB that the new section protects.
     pub leaves: u64,
     /// Groups of leaves. In each, as many leaves can be restored as it has bodies of parity.
     pub groups: u64,
@@ -159,7 +169,17 @@ pub fn add_to_file(
     }
     // Everything that can fail for the image itself is tested before anything is changed.
     let (output, mut state) = State::new(file, path, start, &image, options)?;
-    let hashes = output.hash_leaves(image.len(), progress)?;
+    let first_leaf = state.range.first_leaf;
+    let mut hashes = match first_leaf {
+        0 => Vec::new(),
+        // What is not read is as the tree says that it was.
+        _ => image.leaf_hashes()?.get(..first_leaf as usize).ok_or_else(|| damaged(path))?.to_vec(),
+    };
+    hashes.extend(output.hash_leaves(
+        first_leaf..image.len().div_ceil(LEAF_LEN),
+        image.len(),
+        progress,
+    )?);
     let (identity, tree) = match image.identity()? {
         Some((head, identity)) => {
             output.compare_tree(&image, &head, &hashes)?;
@@ -184,6 +204,10 @@ pub fn add_to_file(
     options.cancel.check()?;
     let guard = CutOnDrop { file, len: image_end, armed: true };
     file.set_len(image_end).map_err(io("cut"))?;
+    // The header of the section is written last. This tells what is left of an interrupted run from
+    // bytes of someone else, in whatever order the disk writes.
+    output.write(image.len(), &SECTION_MAGIC)?;
+    output.sync()?;
     if let Some(section) = tree {
         output.write(image.len(), &section)?;
     }
@@ -196,12 +220,87 @@ pub fn add_to_file(
     Ok(ParityReport {
         image_bytes: report.end + TRAILER_SECTION_LEN as u64,
         added_bytes: report.end + TRAILER_SECTION_LEN as u64 - image.len(),
-        leaves: report.leaf_count,
+        leaves: report.protected_count(),
         groups: head.sets[0].group_count.into(),
         parity_of_group: head.sets[0].parity_count.into(),
-        burst_bytes: head.sets[0].body_count().saturating_sub(1) * LEAF_LEN,
+        burst_bytes: burst_len(&head).min(state.range.burst_len),
         identity,
     })
+}
+
+/// Length of the longest burst that a section always repairs.
+pub(crate) fn burst_len(head: &ParityHead) -> u64 {
+    head.sets[0].body_count().saturating_sub(1) * LEAF_LEN
+}
+
+/// Reads the heads of all parity sections, in their order.
+///
+/// # Errors
+/// A section or a head is damaged.
+pub(crate) fn heads(image: &Image) -> Result<Vec<ParityHead>, Error> {
+    let mut found = Vec::new();
+    for section in image.sections() {
+        let section = section?;
+        if section.section_type == SectionType::Parity as u16 {
+            let mut head = [0; PARITY_HEAD_LEN];
+            image.read_stored(section.payload_offset(), &mut head)?;
+            found.push(ParityHead::decode(&head, xxh3_64)?.0);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the newest of these sections and those that it leads to, as far as they are there.
+pub(crate) fn chain(heads: &[ParityHead]) -> Vec<&ParityHead> {
+    let previous = |head: &&ParityHead| {
+        let wanted = head.previous_offset()?;
+        heads.iter().find(|earlier| earlier.section_offset == wanted)
+    };
+    std::iter::successors(heads.last(), previous).collect()
+}
+
+/// What a new section protects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ParityRange {
+    /// The first leaf, and the bytes in it before the section that protects the leaves before.
+    first_leaf: u64,
+    previous_at: u64,
+    /// Length of the longest burst that all sections repair which protect the leaves before.
+    burst_len: u64,
+    /// End of the parity before: what follows may be metadata.
+    earlier_end: u64,
+}
+
+impl ParityRange {
+    /// Everything.
+    const ALL: Self = Self { first_leaf: 0, previous_at: 0, burst_len: u64::MAX, earlier_end: 0 };
+
+    /// Returns the bytes after the section of a chain that protects at least twice as much as they
+    /// are; the newest such section is taken. So a chain is short, and a byte is coded again only
+    /// where the rest has doubled.
+    fn after(heads: &[ParityHead], image_len: u64) -> Self {
+        let chain = chain(heads);
+        for (at, head) in chain.iter().enumerate() {
+            let begin = head.section_offset;
+            let protected_len = begin - head.sets[0].first_leaf * LEAF_LEN;
+            if begin < LEAF_LEN || protected_len / 2 < image_len - begin {
+                continue;
+            }
+            let parts = &chain[at..];
+            let is_whole = parts.last().is_some_and(|first| first.sets[0].first_leaf == 0);
+            if !is_whole || parts.len() >= PARITY_SECTIONS_MAX {
+                break;
+            }
+            let newest_end = heads.last().and_then(|head| head.layout().ok()).map(|it| it.end);
+            return Self {
+                first_leaf: begin / LEAF_LEN,
+                previous_at: begin % LEAF_LEN,
+                burst_len: parts.iter().map(|head| burst_len(head)).min().unwrap_or(u64::MAX),
+                earlier_end: newest_end.map_or(0, |end| end + TRAILER_SECTION_LEN as u64),
+            };
+        }
+        Self::ALL
+    }
 }
 
 fn damaged(path: &Path) -> Error {
@@ -244,6 +343,7 @@ struct State {
     /// Offset of the last trailer's section header.
     trailer_offset: u64,
     section_count: u64,
+    range: ParityRange,
 }
 
 impl State {
@@ -270,13 +370,21 @@ impl State {
             threads: thread_count(options.threads),
             cancel: options.cancel.clone(),
         };
+        let superblock = image.superblock();
+        let has_ranges = (superblock.version_major, superblock.version_minor) >= (0, 4);
+        let range = match options.extends && has_ranges && trailer.merkle_offset > 0 {
+            true => ParityRange::after(&heads(image)?, image.len()),
+            false => ParityRange::ALL,
+        };
+        let metadata_offset = metadata_offset.max(range.earlier_end);
         let state = Self {
-            superblock: *image.superblock(),
+            superblock: *superblock,
             end: image.len(),
             metadata_offset,
             trailer,
             trailer_offset: image.len() - TRAILER_SECTION_LEN as u64,
             section_count,
+            range,
         };
         Ok((output, state))
     }
@@ -308,8 +416,10 @@ impl State {
     fn head(&self, options: &ParityOptions) -> ParityHead {
         let leaf_count = self.end.div_ceil(LEAF_LEN);
         let metadata_leaves = leaf_count - (self.metadata_offset / LEAF_LEN).min(leaf_count);
+        let ParityRange { first_leaf, previous_at, .. } = self.range;
+        let protected_count = leaf_count - first_leaf;
         let sets = ParityHead::sets_for(
-            leaf_count,
+            (first_leaf, leaf_count),
             metadata_leaves,
             options.parts_per_million,
             options.group_leaves_max,
@@ -317,8 +427,9 @@ impl State {
         ParityHead {
             section_offset: self.end,
             image_id: self.superblock.image_id,
-            chunk_len: ParityHead::chunk_len_for(leaf_count, &sets),
-            body_align: if leaf_count >= ALIGN_LEAVES_MIN { LEAF_LEN } else { 1 },
+            chunk_len: ParityHead::chunk_len_for(protected_count, &sets),
+            body_align: if protected_count >= ALIGN_LEAVES_MIN { LEAF_LEN } else { 1 },
+            previous_at,
             sets,
             root_offset: self.trailer.root_offset,
             root_section_len: self.trailer.root_section_len,
@@ -369,18 +480,23 @@ impl ParityOutput<'_> {
         self.file.sync_all().map_err(|error| Error::io("write to disk", &self.path)(error))
     }
 
-    /// Hashes the leaves of the first `len` bytes.
-    fn hash_leaves(&self, len: u64, progress: &dyn Progress) -> Result<Vec<[u8; HASH_LEN]>, Error> {
+    /// Hashes some of the leaves of the first `len` bytes.
+    fn hash_leaves(
+        &self,
+        leaves: Range<u64>,
+        len: u64,
+        progress: &dyn Progress,
+    ) -> Result<Vec<[u8; HASH_LEN]>, Error> {
         progress.phase(Phase::Parity);
-        progress.found(0, len);
-        let count = len.div_ceil(LEAF_LEN);
-        let hash = |leaf: u64| -> Result<[u8; HASH_LEN], Error> {
+        progress.found(0, len - leaves.start * LEAF_LEN);
+        let hash = |index: u64| -> Result<[u8; HASH_LEN], Error> {
+            let leaf = leaves.start + index;
             let mut buf = vec![0; (len - leaf * LEAF_LEN).min(LEAF_LEN) as usize];
             self.read(leaf * LEAF_LEN, &mut buf)?;
             progress.done(0, buf.len() as u64);
             Ok(leaf_hash(&buf))
         };
-        self.in_parallel(count, hash)
+        self.in_parallel(leaves.end - leaves.start, hash)
     }
 
     /// Runs `work` for 0..count in all threads and returns the results in order, or the first
@@ -452,7 +568,8 @@ impl ParityOutput<'_> {
         progress: &dyn Progress,
     ) -> Result<ParityLayout, Error> {
         let layout = head.layout().map_err(|error| too_much(&self.path, error))?;
-        let mut hashes = self.hash_leaves(head.section_offset, progress)?;
+        let leaves = layout.first_leaf..layout.leaf_count;
+        let mut hashes = self.hash_leaves(leaves, head.section_offset, progress)?;
         self.write_bodies(head, &layout, progress)?;
         hashes.extend(self.in_parallel(layout.body_count, |body| {
             let mut buf = vec![0; LEAF_LEN as usize];

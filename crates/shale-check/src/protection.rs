@@ -4,9 +4,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use shale_codec::xxh3_64;
 use shale_format::merkle::LEAF_LEN;
-use shale_format::parity::{PARITY_COUNT_MIN, PARITY_HEAD_LEN};
+use shale_format::parity::PARITY_COUNT_MIN;
 use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::signature::{SIGNATURE_LEN, Signature};
 use shale_format::{ParityHead, SectionType};
@@ -15,7 +14,7 @@ use shale_read::{ByteSource, FileSource, Image, OffsetChoice, Options, SliceSour
 
 use crate::check::{CheckOptions, Level, check};
 use crate::error::{Error, ParityProblem};
-use crate::parity::ParityOptions;
+use crate::parity::{ParityOptions, burst_len, chain, heads};
 use crate::sign::{SignOptions, embed_signature};
 
 /// Parity per million bytes where the image does not tell: it has the least that there can be.
@@ -24,11 +23,12 @@ const SHARE_DEFAULT: u32 = 50_000;
 /// The parity in an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParityFacts {
-    /// Sections of parity; one unless more was added.
+    /// Sections of parity; one unless more was added, or the image grew.
     pub sections: u64,
     /// Bytes of these sections.
     pub stored_bytes: u64,
-    /// Length of the longest burst that the newest section always repairs.
+    /// Length of the longest burst that the newest section, and each one that it leads to, always
+    /// repairs.
     pub burst_bytes: u64,
     /// The share for which [`crate::add_parity`] adds this much again.
     pub parts_per_million: u32,
@@ -40,30 +40,27 @@ pub struct ParityFacts {
 /// # Errors
 /// A section or a head of parity is damaged.
 pub fn parity_facts(image: &Image) -> Result<Option<ParityFacts>, Error> {
-    let mut facts: Option<ParityFacts> = None;
-    for section in image.sections() {
-        let section = section?;
-        if section.section_type != SectionType::Parity as u16 {
-            continue;
-        }
-        let mut head = [0; PARITY_HEAD_LEN];
-        image.read_stored(section.offset + SECTION_HEADER_LEN as u64, &mut head)?;
-        let (head, ..) = ParityHead::decode(&head, xxh3_64)?;
-        let leaf_count = head.section_offset.div_ceil(LEAF_LEN).max(1);
-        let bodies = head.sets[0].body_count();
-        let share = bodies.saturating_sub(2).saturating_mul(1_000_000) / leaf_count;
-        let earlier = facts.take();
-        facts = Some(ParityFacts {
-            sections: earlier.map_or(1, |it| it.sections + 1),
-            stored_bytes: earlier.map_or(0, |it| it.stored_bytes) + section.stored_len,
-            burst_bytes: bodies.saturating_sub(1) * LEAF_LEN,
-            parts_per_million: match bodies <= PARITY_COUNT_MIN {
-                true => SHARE_DEFAULT,
-                false => share.min(1_000_000) as u32,
-            },
-        });
+    let heads = heads(image)?;
+    let chain = chain(&heads);
+    let Some(burst_bytes) = chain.iter().map(|head| burst_len(head)).min() else { return Ok(None) };
+    let mut stored_bytes = 0;
+    for head in &heads {
+        stored_bytes += head.layout()?.end - head.section_offset - SECTION_HEADER_LEN as u64;
     }
-    Ok(facts)
+    // A section that protects little has the least that there can be, and tells nothing.
+    let protected = |head: &ParityHead| {
+        let leaf_count = head.section_offset.div_ceil(LEAF_LEN);
+        leaf_count.saturating_sub(head.sets[0].first_leaf).max(1)
+    };
+    let share = |head: &ParityHead| {
+        let bodies = head.sets[0].body_count();
+        let share = bodies.saturating_sub(2).saturating_mul(1_000_000) / protected(head);
+        (bodies > PARITY_COUNT_MIN).then(|| share.min(1_000_000) as u32)
+    };
+    let largest = chain.into_iter().max_by_key(|head| protected(head));
+    let parts_per_million = largest.and_then(share).unwrap_or(SHARE_DEFAULT);
+    let sections = heads.len() as u64;
+    Ok(Some(ParityFacts { sections, stored_bytes, burst_bytes, parts_per_million }))
 }
 
 /// What was removed.

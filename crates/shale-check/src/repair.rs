@@ -7,6 +7,7 @@
 //! then be read. The damaged file is only read. The new one is checked completely before it gets
 //! its name.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -14,13 +15,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shale_codec::xxh3_64;
+use shale_format::limits::PARITY_SECTIONS_MAX;
 use shale_format::merkle::LEAF_LEN;
 use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::trailer::TRAILER_SECTION_LEN;
 use shale_format::{SectionHeader, SectionType, Superblock, Trailer};
 use shale_host::{Cancel, Existing, OutputFile, Phase, Progress, existing, thread_count};
 use shale_read::files::{Bases, FilePlace, gather};
-use shale_read::trust::parity::{LeafDamage, LeafStore, Parity, find, read_available};
+use shale_read::trust::parity::{
+    LeafDamage, LeafStore, Parity, find, find_previous, read_available,
+};
 use shale_read::trust::salvage::{Remains, remains};
 use shale_read::{ByteSource, FileSource, OffsetChoice};
 
@@ -215,30 +219,55 @@ impl Repairer<'_> {
 
     /// Restores the leaves. If all are intact then, writes parity and trailer again and returns
     /// true.
-    fn restore(&mut self, parity: &Parity) -> Result<bool, Error> {
+    fn restore(&mut self, newest: &Parity) -> Result<bool, Error> {
         let io = |error| Error::io("repair into", &self.out.path)(error);
-        let mut store = FileStore { file: self.out.file, start: self.start };
-        let damage = self.scan(parity, &store)?;
-        let Some(mut damage) = damage else { return Err(shale_host::Error::Cancelled.into()) };
-        self.report.bodies_repaired = damage.bodies.len() as u64;
+        let again = self.out.file.try_clone().map_err(io)?;
+        let again = FileSource::new(again).map_err(io)?;
         let repaired = AtomicU64::new(0);
-        parity
-            .repair(&mut store, &mut damage, &mut |_| _ = repaired.fetch_add(1, Ordering::Relaxed))
-            .map_err(io)?;
+        let count = &mut |_| _ = repaired.fetch_add(1, Ordering::Relaxed);
+        // A later section may restore what leads to the one before.
+        let (mut parts, mut left) = (vec![newest.clone()], Vec::new());
+        while let Some(part) = parts.get(left.len()) {
+            let damage = self.repair_part(part, count)?;
+            left.push(damage);
+            if parts.len() < PARITY_SECTIONS_MAX {
+                parts.extend(find_previous(&again, part));
+            }
+        }
+        // A section whose leaves are whole can be written again, and leaves of the next with it.
+        for at in (1..parts.len()).rev() {
+            if left[at].leaves.is_empty() && !left[at - 1].leaves.is_empty() {
+                self.out.write_section(parts[at].head(), self.progress)?;
+                left[at - 1] = self.repair_part(&parts[at - 1], count)?;
+            }
+        }
         self.report.leaves_repaired = repaired.into_inner();
-        self.report.leaves_lost = damage.leaves.len() as u64;
-        if !damage.leaves.is_empty() {
-            self.report.bodies_repaired = 0;
+        let lost: BTreeSet<u64> = left.iter().flat_map(|damage| &damage.leaves).copied().collect();
+        self.report.leaves_lost = lost.len() as u64;
+        let is_incomplete = parts.last().is_some_and(|first| first.leaves().start > 0);
+        if !lost.is_empty() || is_incomplete {
             return Ok(false);
         }
+        self.report.bodies_repaired = left[0].bodies.len() as u64;
         // A reader that looks for the header of the old section first must not see the new one yet.
-        self.out.write_section(parity.head(), self.progress)?;
+        self.out.write_section(newest.head(), self.progress)?;
         Ok(true)
+    }
+
+    /// Restores the leaves that a section protects. Returns the damage that is left.
+    fn repair_part(&self, part: &Parity, count: &mut dyn FnMut(u64)) -> Result<LeafDamage, Error> {
+        let mut store = FileStore { file: self.out.file, start: self.start };
+        let damage = self.scan(part, &store)?;
+        let Some(mut damage) = damage else { return Err(shale_host::Error::Cancelled.into()) };
+        part.repair(&mut store, &mut damage, count)
+            .map_err(|error| Error::io("repair into", &self.out.path)(error))?;
+        Ok(damage)
     }
 
     fn scan(&self, parity: &Parity, store: &FileStore<'_>) -> Result<Option<LeafDamage>, Error> {
         let layout = parity.layout();
-        self.progress.found(0, (layout.leaf_count + layout.body_count) * LEAF_LEN);
+        let count = layout.protected_count() + layout.body_count;
+        self.progress.found(0, count * LEAF_LEN);
         let flag = self.options.cancel.flag();
         let done = |len| self.progress.done(0, len);
         Ok(parity.scan(store, self.out.threads, &flag, &done))

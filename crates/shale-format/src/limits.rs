@@ -52,6 +52,9 @@ pub const SPACE_LEN_MAX: u64 = u64::MAX - 16;
 pub const PARITY_GROUP_LEAVES_MAX: u64 = 15_360;
 /// Chunks of the table of hashes before it is coded; its code has three times as many.
 pub const PARITY_TABLE_CHUNKS_MAX: u64 = 8_192;
+/// Parity sections that lead from one to the next. A writer makes each protect at least twice as
+/// much as the next, so 64 are more than an image of 2^62 bytes needs.
+pub const PARITY_SECTIONS_MAX: usize = 64;
 /// Bytes of a rebuilt chunk, and plain bytes that it is rebuilt from. A chunk is rebuilt whole.
 pub const CHUNK_LEN_MAX: u64 = 1 << 20;
 /// Depth of containers in containers whose streams are rebuilt. Each level of depth costs a random

@@ -5,6 +5,10 @@
 //! the end of the file or any burst may be lost, and the parity is still found and read. The head
 //! also repeats the trailer, so that a lost end can be written again. This file knows offsets and
 //! counts, and checks them; it computes no hashes and no parity.
+//!
+//! A section of an image that grew may protect the end of what is before it only: its first leaf is
+//! the one in which an earlier parity section begins, and that section protects the rest. So the
+//! sections form a chain, and each but the first is protected by the one after it.
 
 use crate::Checksum;
 use crate::error::FormatError;
@@ -48,9 +52,10 @@ pub struct ParityHeadRaw {
     pub chunk_len: U32,
     /// Bodies begin at multiples of this.
     pub body_align: U32,
-    /// Reserved, must be zero.
-    pub reserved: [u8; 4],
-    /// The groups over all leaves.
+    /// Bytes of the first protected leaf before the header of the earlier parity section; 0 if all
+    /// leaves are protected.
+    pub previous_at: U32,
+    /// The groups over all leaves that are protected.
     pub all: ParitySetRaw,
     /// The groups over the leaves that hold metadata.
     pub metadata: ParitySetRaw,
@@ -113,7 +118,9 @@ pub struct ParityHead {
     pub chunk_len: u64,
     /// Bodies begin at multiples of this.
     pub body_align: u64,
-    /// All leaves, and the leaves of metadata.
+    /// Bytes of the first protected leaf before the header of the earlier parity section.
+    pub previous_at: u64,
+    /// All leaves that are protected, and those of them that hold metadata.
     pub sets: [ParitySet; SET_COUNT],
     /// As in the trailer that follows the section.
     pub root_offset: u64,
@@ -130,7 +137,9 @@ pub struct ParityHead {
 /// Where the parts of a parity section lie, from the start of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParityLayout {
-    /// Protected leaves; the last may be short.
+    /// The first protected leaf; an earlier section protects those before it.
+    pub first_leaf: u64,
+    /// Leaves before the section, where protected ones end; the last may be short.
     pub leaf_count: u64,
     /// Bodies of all sets.
     pub body_count: u64,
@@ -147,6 +156,11 @@ pub struct ParityLayout {
 }
 
 impl ParityLayout {
+    /// Returns the number of protected leaves.
+    pub fn protected_count(&self) -> u64 {
+        self.leaf_count - self.first_leaf
+    }
+
     /// Returns the offset of body `index`, counted through all sets.
     pub fn body_offset(&self, index: u64) -> u64 {
         match index.checked_sub(self.bodies_first) {
@@ -157,15 +171,16 @@ impl ParityLayout {
 }
 
 impl ParityHead {
-    /// Computes groups of about equal size for `leaf_count` leaves, of which the last
-    /// `metadata_leaves` hold metadata. Parity is `parts_per_million` of all leaves, and twice that
-    /// of the metadata in addition.
+    /// Computes groups of about equal size for the leaves from `first_leaf` on of `leaf_count`
+    /// leaves, of which the last `metadata_leaves` hold metadata. Parity is `parts_per_million` of
+    /// all leaves, and twice that of the metadata in addition.
     ///
-    /// There are two bodies more than this share, and at least 18 (or as many as leaves), so that
-    /// losing the first or last MiB of a small image is a burst like any other. A group has at most
-    /// `group_leaves_max` leaves, and never more than [`PARITY_GROUP_LEAVES_MAX`].
+    /// There are two bodies more than this share, and at least 18 (or as many as leaves in the
+    /// whole image), so that losing the first or last MiB of a small image is a burst like any
+    /// other. A group has at most `group_leaves_max` leaves, and never more than
+    /// [`PARITY_GROUP_LEAVES_MAX`].
     pub fn sets_for(
-        leaf_count: u64,
+        (first_leaf, leaf_count): (u64, u64),
         metadata_leaves: u64,
         parts_per_million: u32,
         group_leaves_max: u64,
@@ -179,7 +194,7 @@ impl ParityHead {
             let group_count = leaves.div_ceil(group_leaves_max);
             // The largest group counts, and the sum may be a little more than asked for.
             let wanted = (leaves.saturating_mul(share)).div_ceil(1_000_000).saturating_add(extra);
-            let wanted = wanted.max(least).min(leaves);
+            let wanted = wanted.max(least).min(leaves.max(least.min(leaf_count)));
             let parity_count = wanted.div_ceil(group_count).min(PARITY_GROUP_LEAVES_MAX);
             ParitySet {
                 first_leaf,
@@ -188,17 +203,19 @@ impl ParityHead {
             }
         };
         let share = u64::from(parts_per_million);
-        let all = set(0, share, 2, PARITY_COUNT_MIN);
+        let all = set(first_leaf, share, 2, PARITY_COUNT_MIN);
+        let leaves = leaf_count - first_leaf;
         // Where the first set alone can restore everything, the second would add nothing.
         let metadata = match metadata_leaves {
             0 => ParitySet::default(),
-            _ if all.body_count() >= leaf_count => ParitySet::default(),
-            count => set(leaf_count - count.min(leaf_count), share.saturating_mul(2), 1, 1),
+            _ if all.body_count() >= leaves => ParitySet::default(),
+            count => set(leaf_count - count.min(leaves), share.saturating_mul(2), 1, 1),
         };
         [all, metadata]
     }
 
-    /// Returns the smallest chunk length whose table has few enough chunks.
+    /// Returns the smallest chunk length whose table has few enough chunks, for so many protected
+    /// leaves.
     pub fn chunk_len_for(leaf_count: u64, sets: &[ParitySet; SET_COUNT]) -> u64 {
         let bodies: u64 = sets.iter().map(ParitySet::body_count).sum();
         let table_len = (leaf_count + bodies) * HASH_LEN as u64;
@@ -221,6 +238,7 @@ impl ParityHead {
             return field("section offset", self.section_offset, "1 to 2^62");
         }
         let leaf_count = self.section_offset.div_ceil(LEAF_LEN);
+        let first_leaf = self.sets[0].first_leaf;
         for set in &self.sets {
             let leaves = leaf_count.saturating_sub(set.first_leaf);
             if set.group_count == 0 {
@@ -237,8 +255,19 @@ impl ParityHead {
                 return field("parity of a group", set.parity_count.into(), "1 to 15,360");
             }
         }
-        if self.sets[0].group_count == 0 || self.sets[0].first_leaf != 0 {
-            return field("first set", self.sets[0].first_leaf, "all leaves");
+        if self.sets[0].group_count == 0 {
+            return field("first set", 0, "all protected leaves");
+        }
+        if self.sets[1].group_count > 0 && self.sets[1].first_leaf < first_leaf {
+            return field("second set", self.sets[1].first_leaf, "protected leaves");
+        }
+        let previous = self.previous_offset();
+        if self.previous_at >= LEAF_LEN || (first_leaf == 0 && self.previous_at > 0) {
+            return field("place of the earlier section", self.previous_at, "in the first leaf");
+        }
+        let room = (SECTION_HEADER_LEN + TRAILER_SECTION_LEN) as u64;
+        if previous.is_some_and(|at| at + room > self.section_offset) {
+            return field("place of the earlier section", self.previous_at, "before this one");
         }
         if !self.body_align.is_power_of_two() || self.body_align > LEAF_LEN {
             return field("alignment of bodies", self.body_align, "a power of two to 65,536");
@@ -250,7 +279,8 @@ impl ParityHead {
             }
             _ => return field("chunk length", self.chunk_len, "a power of two from 1,024"),
         };
-        let chunk_count = ((leaf_count + body_count) * HASH_LEN as u64).div_ceil(share);
+        let protected_count = leaf_count - first_leaf;
+        let chunk_count = ((protected_count + body_count) * HASH_LEN as u64).div_ceil(share);
         if chunk_count > PARITY_TABLE_CHUNKS_MAX {
             return field("chunks of the table", chunk_count, "at most 8,192");
         }
@@ -271,6 +301,7 @@ impl ParityHead {
             return field("payload length", end - first, "at most 2^40");
         }
         Ok(ParityLayout {
+            first_leaf,
             leaf_count,
             body_count,
             bodies_first,
@@ -279,6 +310,14 @@ impl ParityHead {
             bodies: [bodies_a, bodies_b],
             end,
         })
+    }
+
+    /// Returns the offset of the header of the parity section that protects the leaves before those
+    /// of this one, if this one does not protect all.
+    pub fn previous_offset(&self) -> Option<u64> {
+        let first_leaf = self.sets[0].first_leaf;
+        (first_leaf > 0)
+            .then(|| first_leaf.saturating_mul(LEAF_LEN).saturating_add(self.previous_at))
     }
 
     /// Returns the trailer that follows the section.
@@ -309,7 +348,7 @@ impl ParityHead {
             leaf_len: U32::new(LEAF_LEN as u32),
             chunk_len: U32::new(self.chunk_len as u32),
             body_align: U32::new(self.body_align as u32),
-            reserved: [0; 4],
+            previous_at: U32::new(self.previous_at as u32),
             all: set(&self.sets[0]),
             metadata: set(&self.sets[1]),
             root_offset: U64::new(self.root_offset),
@@ -357,9 +396,6 @@ impl ParityHead {
         if u64::from(raw.leaf_len.get()) != LEAF_LEN {
             return field("leaf length", raw.leaf_len.get().into(), "65,536");
         }
-        if raw.reserved != [0; 4] {
-            return field("reserved", 1, "0");
-        }
         let set = |raw: &ParitySetRaw| ParitySet {
             first_leaf: raw.first_leaf.get(),
             group_count: raw.group_count.get(),
@@ -370,6 +406,7 @@ impl ParityHead {
             image_id: raw.image_id,
             chunk_len: raw.chunk_len.get().into(),
             body_align: raw.body_align.get().into(),
+            previous_at: raw.previous_at.get().into(),
             sets: [set(&raw.all), set(&raw.metadata)],
             root_offset: raw.root_offset.get(),
             root_section_len: raw.root_section_len.get(),
@@ -395,12 +432,13 @@ mod tests {
     use super::*;
 
     fn head(leaf_count: u64, metadata: u64, share: u32) -> ParityHead {
-        let sets = ParityHead::sets_for(leaf_count, metadata, share, PARITY_GROUP_LEAVES_MAX);
+        let sets = ParityHead::sets_for((0, leaf_count), metadata, share, PARITY_GROUP_LEAVES_MAX);
         ParityHead {
             section_offset: leaf_count * LEAF_LEN - 5,
             image_id: [3; 16],
             chunk_len: ParityHead::chunk_len_for(leaf_count, &sets),
             body_align: 1,
+            previous_at: 0,
             sets,
             root_offset: 100,
             root_section_len: 200,
@@ -462,11 +500,12 @@ mod tests {
         assert!(refused(&|raw| raw.chunk_len = U32::new(15)));
         assert!(refused(&|raw| raw.chunk_len = U32::new(0)));
         assert!(refused(&|raw| raw.body_align = U32::new(3)));
-        assert!(refused(&|raw| raw.reserved[3] = 1));
+        assert!(refused(&|raw| raw.previous_at = U32::new(1)), "nothing is before leaf 0");
         assert!(refused(&|raw| raw.all.group_count = U32::new(0)));
         assert!(refused(&|raw| raw.all.group_count = U32::new(101)));
         assert!(refused(&|raw| raw.all.parity_count = U32::new(u32::MAX)));
-        assert!(refused(&|raw| raw.all.first_leaf = U64::new(1)));
+        assert!(refused(&|raw| raw.all.first_leaf = U64::new(99)), "after the second set");
+        assert!(refused(&|raw| raw.metadata.first_leaf = U64::new(100)));
         assert!(refused(&|raw| raw.metadata.first_leaf = U64::new(u64::MAX)));
         let bytes = head.encode(at, sum);
         for byte in 0..PARITY_HEAD_LEN {
@@ -475,5 +514,41 @@ mod tests {
             assert!(ParityHead::decode(&wrong, sum).is_err(), "byte {byte}");
         }
         assert!(ParityHead::decode(&bytes[..PARITY_HEAD_LEN - 1], sum).is_err());
+    }
+
+    #[test]
+    fn a_section_of_a_range_leads_to_the_one_before() {
+        for (first_leaf, leaf_count) in [(1, 3), (1, 100), (5000, 5040), (1 << 20, 1 << 21)] {
+            let sets = ParityHead::sets_for((first_leaf, leaf_count), 2, 50_000, 15_360);
+            let protected = leaf_count - first_leaf;
+            assert!(sets[0].body_count() >= leaf_count.min(18), "as many as any image gets");
+            let head = ParityHead {
+                chunk_len: ParityHead::chunk_len_for(protected, &sets),
+                section_offset: leaf_count * LEAF_LEN - 5,
+                previous_at: 65_000,
+                sets,
+                ..head(leaf_count, 0, 50_000)
+            };
+            let layout = head.layout().unwrap();
+            assert_eq!((layout.first_leaf, layout.protected_count()), (first_leaf, protected));
+            assert_eq!(head.previous_offset(), Some(first_leaf * LEAF_LEN + 65_000));
+            let at = layout.zones[2];
+            assert_eq!(ParityHead::decode(&head.encode(at, sum), sum), Ok((head, layout, at)));
+            let wrong = |previous_at, second| {
+                let mut sets = sets;
+                sets[1] = ParitySet { first_leaf: second, group_count: 1, parity_count: 1 };
+                ParityHead { previous_at, sets, ..head }.layout().is_err()
+            };
+            assert!(
+                !wrong(0, leaf_count - 1)
+                    && wrong(LEAF_LEN, first_leaf)
+                    && wrong(0, first_leaf - 1)
+            );
+        }
+        // The earlier section lies before this one.
+        let sets = ParityHead::sets_for((99, 100), 0, 50_000, 15_360);
+        let at = |previous_at| ParityHead { previous_at, sets, ..head(100, 0, 50_000) }.layout();
+        let end = LEAF_LEN - 5 - (SECTION_HEADER_LEN + TRAILER_SECTION_LEN) as u64;
+        assert!(at(end).is_ok() && at(end + 1).is_err());
     }
 }

@@ -84,13 +84,18 @@ impl GrowingFile {
     /// Cuts off what follows `end` and adds from there on. Until [`GrowingFile::finish`], an error
     /// or a drop restores this state.
     ///
+    /// `mark` is what the added bytes begin with. It is on the disk before any other of them is
+    /// written, in whatever order a disk writes, so what a crash leaves can be told from bytes of
+    /// someone else. Costs one sync.
+    ///
     /// # Errors
-    /// The file cannot be cut.
-    pub fn begin(&mut self, end: u64) -> Result<(), Error> {
+    /// The file cannot be cut, or the mark cannot be written.
+    pub fn begin(&mut self, end: u64, mark: &[u8]) -> Result<(), Error> {
         self.file.set_len(end).map_err(Error::io("cut the end of", &self.path))?;
         self.end = Some(end);
         self.at = end;
-        Ok(())
+        let marked = self.file.write_all_at(mark, end).and_then(|()| self.file.sync_data());
+        marked.map_err(Error::io("write to", &self.path))
     }
 
     /// Adds the last bytes once all others are on the disk, and waits until they are there, too.
@@ -174,14 +179,15 @@ mod tests {
         std::fs::write(&path, "before, and torn").unwrap();
         let open = || GrowingFile::open(&path, false, &Cancel::new()).unwrap();
         let mut file = open();
-        file.begin(6).unwrap();
+        file.begin(6, b" m").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"before m");
         file.write_all(b" more").unwrap();
         file.flush().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"before more");
         drop(file);
         assert_eq!(std::fs::read(&path).unwrap(), b"before");
         let mut file = open();
-        file.begin(6).unwrap();
+        file.begin(6, b" ").unwrap();
         file.write_all(b" and").unwrap();
         file.finish(b" after").unwrap();
         drop(file);

@@ -134,7 +134,18 @@ pub fn golden(name: &str, images: &[Vec<u8>]) -> Option<Vec<u8>> {
         "parity-blocks" => {
             let set =
                 |first_leaf, parity_count| ParitySet { first_leaf, group_count: 1, parity_count };
-            return Some(with_parity(images.first()?, [set(0, 2), set(2, 1)]));
+            return Some(with_parity(images.first()?, [set(0, 2), set(2, 1)], 0));
+        }
+        // Parity that protects what the parity before it does not, as an append writes it.
+        "parity-extended" => {
+            let image = images.first()?;
+            let set = |first_leaf| {
+                let groups = ParitySet { first_leaf, group_count: 1, parity_count: 1 };
+                [groups, ParitySet::default()]
+            };
+            let (leaf, previous_at) =
+                (image.len() as u64 / LEAF_LEN, image.len() as u64 % LEAF_LEN);
+            return Some(with_parity(&with_parity(image, set(0), 0), set(leaf), previous_at));
         }
         _ => return None,
     };
@@ -197,8 +208,9 @@ pub fn append(old: &[u8], new: &[u8], name: &[u8], shape: &Shape) -> Vec<u8> {
     hand.bytes
 }
 
-/// `image` with parity in these two sets of groups: all leaves, and the last ones once more.
-pub fn with_parity(image: &[u8], sets: [ParitySet; 2]) -> Vec<u8> {
+/// `image` with parity in these two sets of groups: all leaves, and the last ones once more. If the
+/// first set begins with a later leaf, `previous_at` is the place of the earlier section in that.
+pub fn with_parity(image: &[u8], sets: [ParitySet; 2], previous_at: u64) -> Vec<u8> {
     let mut hand = Hand::resume(image);
     let trailer_at = image.len() - 64;
     let trailer = Trailer::decode(&image[trailer_at..], trailer_at as u64 - 64).unwrap();
@@ -207,6 +219,7 @@ pub fn with_parity(image: &[u8], sets: [ParitySet; 2]) -> Vec<u8> {
         image_id: hand.superblock.image_id,
         chunk_len: 1024,
         body_align: 4096,
+        previous_at,
         sets,
         root_offset: trailer.root_offset,
         root_section_len: trailer.root_section_len,
@@ -234,8 +247,9 @@ pub fn with_parity(image: &[u8], sets: [ParitySet; 2]) -> Vec<u8> {
             bodies.push(parities[index % groups][index / groups].clone());
         }
     }
+    let protected = leaves[sets[0].first_leaf as usize..].iter().copied();
     let hashes: Vec<[u8; HASH_LEN]> =
-        leaves.iter().copied().chain(bodies.iter().map(Vec::as_slice)).map(leaf_hash).collect();
+        protected.chain(bodies.iter().map(Vec::as_slice)).map(leaf_hash).collect();
     let share_len = (head.chunk_len - CHUNK_HEAD_LEN) as usize;
     let mut table = hashes.as_flattened().to_vec();
     table.resize(layout.chunk_count as usize * share_len, 0);

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use shale_check::{ParityOptions, ParityReport, add_to_file, parity_facts, signatures};
 use shale_format::limits::{SNAPSHOT_COUNT_MAX, SNAPSHOT_NAME_LEN_MAX};
+use shale_format::section::SECTION_MAGIC;
 use shale_host::{Cancel, GrowingFile, Phase, Progress};
 use shale_model::EntrySource;
 use shale_model::pattern::Rules;
@@ -84,6 +85,8 @@ pub struct AppendReport {
     pub number: usize,
     /// Bytes that were added to the image, without parity.
     pub added_bytes: u64,
+    /// Bytes that were read of the image to make the new part; neither to verify it nor for parity.
+    pub read_bytes: u64,
     /// What was read back and compared; `None` if verification was off.
     pub verified: Option<VerifyReport>,
     /// Report of the parity, if the image had some.
@@ -135,7 +138,7 @@ pub fn append(
     let base = Arc::new(ImageBase::new(Arc::clone(&image))?);
     // The file of a thin image lacks the base and begins with a head.
     let (head_len, base_len) = files.base.map_or((0, 0), |base| (base.head_len, base.base_len));
-    file.begin(start + image.len() - base_len + head_len)?;
+    file.begin(start + image.len() - base_len + head_len, &SECTION_MAGIC)?;
     let build = shale_write::Options { cancel: Some(create.cancel.flag()), ..create.build.clone() };
     let appended =
         shale_write::append(&mut *tree, base, &mut file, &build, &options.message, progress)?;
@@ -164,6 +167,7 @@ pub fn append(
             let how = ParityOptions::default()
                 .parts_per_million(facts.parts_per_million)
                 .offset(OffsetChoice::At(start))
+                .extends(true)
                 .threads(create.build.threads)
                 .cancel(Cancel::new());
             Some(add_to_file(file.file(), path, &how, progress)?)
@@ -172,6 +176,7 @@ pub fn append(
     };
     Ok(AppendReport {
         added_bytes: build.image_bytes - image.len(),
+        read_bytes: image.counters().snapshot().source_bytes,
         number,
         verified,
         is_unprotected: facts.is_some() && parity.is_none(),

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use shale_codec::merkle::{LeafHasher, tree as hashes_of};
 use shale_format::limits::{SNAPSHOT_COUNT_MAX, THIN_DEPTH_MAX};
 use shale_format::merkle::{FAN_OUT, LEAF_LEN};
+use shale_format::section::SECTION_MAGIC;
 use shale_format::trailer::TRAILER_SECTION_LEN;
 use shale_format::{Identity, MerkleHead, ThinHead};
 use shale_host::{Cancel, Existing, GrowingFile, Output, OutputFile, Phase, Progress, existing};
@@ -390,7 +391,7 @@ pub fn patch(
             return Err(joined.blame(&options.cancel)?);
         }
     }
-    file.begin(old.offset() + base_len)?;
+    file.begin(old.offset() + base_len, &SECTION_MAGIC)?;
     joined.visit(base_len..end, &options.cancel, |bytes| {
         file.write_all(bytes).map_err(Error::io("write", path))
     })?;

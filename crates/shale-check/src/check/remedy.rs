@@ -45,20 +45,31 @@ pub(super) fn seek(
         return Ok(ParityState::None);
     };
     let store = Stored { source, start };
-    let shape = parity.layout();
-    context.progress.found(0, (shape.leaf_count + shape.body_count) * LEAF_LEN);
     let flag = context.options.cancel.flag();
     let threads = thread_count(context.options.threads);
     let done = |len| context.progress.done(0, len);
-    let damage = parity.scan(&store, threads, &flag, &done).ok_or(shale_host::Error::Cancelled)?;
-    let lost = parity.beyond(&damage);
+    let mut of_parts = Vec::new();
+    for part in parity.parts() {
+        let layout = part.layout();
+        let count = layout.protected_count() + layout.body_count;
+        context.progress.found(0, count * LEAF_LEN);
+        let damage = part.scan(&store, threads, &flag, &done);
+        of_parts.push(damage.ok_or(shale_host::Error::Cancelled)?);
+    }
+    let lost = parity.beyond_all(&of_parts);
+    // Bodies of earlier sections lie in leaves of later ones.
+    let bodies = of_parts.first().map(|newest| newest.bodies.clone()).unwrap_or_default();
+    let leaves = of_parts.into_iter().flat_map(|damage| damage.leaves).collect();
+    let damage = LeafDamage { leaves, bodies };
+    let unprotected_end = parity.parts().last().map_or(0, |first| first.leaves().start * LEAF_LEN);
     let end_is_whole = {
         let mut end = [0; TRAILER_SECTION_LEN];
         let at = start + parity.image_len() - TRAILER_SECTION_LEN as u64;
         read_available(source, at, &mut end);
         end == parity.trailer_section()
     };
-    let judge = Judge { parity: &parity, damage: &damage, lost: &lost, end_is_whole };
+    let judge =
+        Judge { parity: &parity, damage: &damage, lost: &lost, end_is_whole, unprotected_end };
     let remedies: Vec<Remedy> = (0..found.len()).map(|at| judge.remedy(found, at)).collect();
     for (found, remedy) in found.iter_mut().zip(remedies) {
         found.problem.remedy = remedy;
@@ -96,6 +107,8 @@ struct Judge<'a> {
     damage: &'a LeafDamage,
     lost: &'a BTreeSet<u64>,
     end_is_whole: bool,
+    /// What is before is protected by sections that are damaged beyond use, if there are any.
+    unprotected_end: u64,
 }
 
 impl Judge<'_> {
@@ -129,7 +142,7 @@ impl Judge<'_> {
 
     /// The remedy for a problem without a single place.
     fn of_all(&self) -> Remedy {
-        if !self.lost.is_empty() {
+        if !self.lost.is_empty() || self.unprotected_end > 0 {
             Remedy::BeyondParity
         } else if self.damage.is_none() && self.end_is_whole {
             Remedy::AsWritten
@@ -146,13 +159,13 @@ impl Judge<'_> {
         let protected = self.parity.head().section_offset;
         // Parity itself and the trailer after it are written again if nothing else is lost.
         if offset >= protected {
-            return match self.lost.is_empty() {
+            return match self.lost.is_empty() && self.unprotected_end == 0 {
                 true => Remedy::Parity,
                 false => Remedy::BeyondParity,
             };
         }
         let leaves = offset / LEAF_LEN..end.min(protected).div_ceil(LEAF_LEN);
-        if self.lost.range(leaves.clone()).next().is_some() {
+        if offset < self.unprotected_end || self.lost.range(leaves.clone()).next().is_some() {
             Remedy::BeyondParity
         } else if self.damage.leaves.range(leaves).next().is_some() || end > protected {
             Remedy::Parity

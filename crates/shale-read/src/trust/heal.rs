@@ -408,19 +408,32 @@ impl ByteSource for HealingSource {
         if leaves.is_empty() || state.is_lost(&self.inner, &leaves) {
             return false;
         }
+        // Of two sections that protect a leaf, the earlier one protects only its beginning.
+        let protected_end = (end - self.start).min(parity.head().section_offset);
+        let needed_len = |leaf: u64| protected_end.min((leaf + 1) * LEAF_LEN) - leaf * LEAF_LEN;
         let mut wanted: BTreeSet<u64> = leaves.clone().collect();
         let mut bytes = Vec::new();
         while let Some(leaf) = wanted.pop_first() {
-            if parity.is_leaf_whole(&RepairStore::new(self), leaf, &mut bytes) {
-                copy_part(self.start + leaf * LEAF_LEN, &bytes, offset, buf);
-                continue;
-            }
-            let Some(repaired) = self.repair(&mut state, &parity, leaf, &leaves) else {
+            let mut parts =
+                parity.parts_of(leaf).filter(|part| part.leaf_len(leaf) >= needed_len(leaf));
+            let is_there = parts.any(|part| {
+                if part.is_leaf_whole(&RepairStore::new(self), leaf, &mut bytes) {
+                    copy_part(self.start + leaf * LEAF_LEN, &bytes, offset, buf);
+                    return true;
+                }
+                let Some(repaired) = self.repair(&mut state, part, leaf, &leaves) else {
+                    return false;
+                };
+                for (leaf, bytes) in repaired {
+                    copy_part(self.start + leaf * LEAF_LEN, &bytes, offset, buf);
+                    if bytes.len() as u64 >= needed_len(leaf) {
+                        wanted.remove(&leaf);
+                    }
+                }
+                true
+            });
+            if !is_there {
                 return false;
-            };
-            for (leaf, bytes) in repaired {
-                copy_part(self.start + leaf * LEAF_LEN, &bytes, offset, buf);
-                wanted.remove(&leaf);
             }
         }
         // The bytes after the leaves, if the read continues there.

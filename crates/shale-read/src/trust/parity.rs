@@ -5,7 +5,10 @@
 //! compared with them before use: parity restores what was written, or nothing. A group that lost
 //! no more leaves than it has intact bodies of parity is always restored.
 //!
-//! The numbers in a head are accepted only as far as they fit the source. The table of hashes takes
+//! A section may protect the end of an image only and lead to an earlier section, which protects
+//! the rest ([`Parity::parts`]). Each section is protected by the one after it.
+//!
+//! The numbers in a head are accepted only as far as they fit the source. The tables of hashes take
 //! at most a few thousandths of the source's length in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +22,7 @@ use std::thread::Builder;
 use shale_codec::merkle::leaf_hash;
 use shale_codec::parity::{ParityDecoder, SLICE_STEP, work_shards};
 use shale_codec::xxh3_64;
+use shale_format::limits::PARITY_SECTIONS_MAX;
 use shale_format::merkle::{HASH_LEN, LEAF_LEN};
 use shale_format::parity::{
     CHUNK_HEAD_LEN, PARITY_HEAD_LEN, PARITY_MAGIC, ParityLayout, ParitySet, SET_COUNT, ZONE_COUNT,
@@ -50,6 +54,9 @@ pub struct Parity {
     layout: ParityLayout,
     /// A hash for each protected leaf, then for each body.
     hashes: Arc<[[u8; HASH_LEN]]>,
+    /// The earlier section, which protects the leaves before those of this one, if there has to be
+    /// one and it was found.
+    previous: Option<Arc<Self>>,
 }
 
 /// Damaged leaves and bodies, by number.
@@ -97,21 +104,53 @@ pub enum LeafRepair {
 
 /// Searches `source` for the newest parity: first at `hint`, an offset in the source where a parity
 /// section may begin, then everywhere, backwards from the end. With `start`, only parity of an
-/// image that begins there counts.
+/// image that begins there counts. Also finds the earlier sections that this one leads to.
 ///
 /// Reads the whole source if there is no parity, so use it for damaged images only.
 pub fn find(source: &dyn ByteSource, start: Option<u64>, hint: Option<u64>) -> Option<Parity> {
+    let newest = find_within(source, 0..source.len(), start, hint, &|_| true)?;
+    let mut parts = vec![newest];
+    while let Some(last) = parts.last()
+        && parts.len() < PARITY_SECTIONS_MAX
+        && let Some(previous) = find_previous(source, last)
+    {
+        parts.push(previous);
+    }
+    parts.into_iter().rev().reduce(|earlier, part| part.after(earlier))
+}
+
+/// The section that protects the leaves before those of `part`. Where its beginning is damaged,
+/// what lies between its beginning and `part` is searched for the rest of it.
+///
+/// Finds no further sections.
+pub fn find_previous(source: &dyn ByteSource, part: &Parity) -> Option<Parity> {
+    let wanted = part.head.previous_offset()?;
+    let begin = part.start.checked_add(wanted)?;
+    let end = part.start.checked_add(part.head.section_offset)?.min(source.len());
+    let is_wanted =
+        |head: &ParityHead| head.section_offset == wanted && head.image_id == part.head.image_id;
+    find_within(source, begin..end, Some(part.start), Some(begin), &is_wanted)
+}
+
+/// As [`find`], for one section with a certain head, in a range of the source.
+fn find_within(
+    source: &dyn ByteSource,
+    range: Range<u64>,
+    start: Option<u64>,
+    hint: Option<u64>,
+    is_wanted: &dyn Fn(&ParityHead) -> bool,
+) -> Option<Parity> {
     if let Some(hint) = hint
         && let Some(at) = hint.checked_add(SECTION_HEADER_LEN as u64)
-        && let Some(parity) = parity_at(source, at, start)
+        && let Some(parity) = parity_at(source, at, start, is_wanted)
     {
         return Some(parity);
     }
-    let mut end = source.len();
+    let mut end = range.end;
     let mut buf = Vec::new();
     let overlap = PARITY_MAGIC.len() as u64 - 1;
-    while end > 0 {
-        let from = end.saturating_sub(SCAN_STEP_LEN);
+    while end > range.start {
+        let from = end.saturating_sub(SCAN_STEP_LEN).max(range.start);
         let len = (end + overlap).min(source.len()) - from;
         buf.resize(len as usize, 0);
         read_available(source, from, &mut buf);
@@ -120,7 +159,7 @@ pub fn find(source: &dyn ByteSource, start: Option<u64>, hint: Option<u64>) -> O
             .enumerate()
             .rev()
             .filter(|(_, window)| window[0] == PARITY_MAGIC[0] && **window == PARITY_MAGIC)
-            .find_map(|(at, _)| parity_at(source, from + at as u64, start));
+            .find_map(|(at, _)| parity_at(source, from + at as u64, start, is_wanted));
         if found.is_some() {
             return found;
         }
@@ -206,8 +245,14 @@ pub fn read_available(source: &dyn ByteSource, offset: u64, buf: &mut [u8]) {
     }
 }
 
-/// The parity whose head is at `at` of the source, if its head and its table of hashes are valid.
-fn parity_at(source: &dyn ByteSource, at: u64, start: Option<u64>) -> Option<Parity> {
+/// The parity whose head is at `at` of the source, if its head is wanted, and head and table of
+/// hashes are valid.
+fn parity_at(
+    source: &dyn ByteSource,
+    at: u64,
+    start: Option<u64>,
+    is_wanted: &dyn Fn(&ParityHead) -> bool,
+) -> Option<Parity> {
     let mut bytes = [0; PARITY_HEAD_LEN];
     if at.checked_add(PARITY_HEAD_LEN as u64)? > source.len() {
         return None;
@@ -216,11 +261,11 @@ fn parity_at(source: &dyn ByteSource, at: u64, start: Option<u64>) -> Option<Par
     let (head, layout, offset) = ParityHead::decode(&bytes, xxh3_64).ok()?;
     let found = at.checked_sub(offset)?;
     let believable = source.len().saturating_mul(LOST_FACTOR_MAX).saturating_add(LOST_LEN_MAX);
-    if start.is_some_and(|start| start != found) || layout.end > believable {
+    if start.is_some_and(|start| start != found) || layout.end > believable || !is_wanted(&head) {
         return None;
     }
     let hashes = read_table(source, found, &head, &layout)?;
-    Some(Parity { start: found, head, layout, hashes })
+    Some(Parity { start: found, head, layout, hashes, previous: None })
 }
 
 /// Reads the table of hashes from the first zone or, if that is damaged, restores it from all
@@ -268,7 +313,7 @@ fn read_table(
     }
     let bytes: Vec<u8> = table.into_iter().flatten().flatten().collect();
     let (hashes, _) = bytes.as_chunks::<HASH_LEN>();
-    let wanted = (layout.leaf_count + layout.body_count) as usize;
+    let wanted = (layout.protected_count() + layout.body_count) as usize;
     hashes.get(..wanted).map(Arc::from)
 }
 
@@ -288,6 +333,33 @@ pub fn encode_chunk(number: u64, share: &[u8], out: &mut Vec<u8>) {
 }
 
 impl Parity {
+    /// This section after an earlier one, to which it leads.
+    fn after(self, earlier: Self) -> Self {
+        Self { previous: Some(Arc::new(earlier)), ..self }
+    }
+
+    /// This section, and the earlier ones that protect the leaves before, the newest first. If one
+    /// of them is damaged beyond use, it and those before it are missing.
+    pub fn parts(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |part| part.previous.as_deref())
+    }
+
+    /// Returns whether sections are missing, so that nothing protects the first leaves.
+    pub fn is_incomplete(&self) -> bool {
+        self.parts().last().is_some_and(|first| first.layout.first_leaf > 0)
+    }
+
+    /// The sections that protect a leaf, the newest first. These are two where an earlier section
+    /// begins in the leaf: that one protects the bytes before.
+    pub fn parts_of(&self, leaf: u64) -> impl Iterator<Item = &Self> {
+        self.parts().filter(move |part| part.leaves().contains(&leaf))
+    }
+
+    /// The leaves that this section protects.
+    pub fn leaves(&self) -> Range<u64> {
+        self.layout.first_leaf..self.layout.leaf_count
+    }
+
     /// Where the image begins in the source.
     pub fn start(&self) -> u64 {
         self.start
@@ -340,8 +412,8 @@ impl Parity {
         bodies.saturating_sub(1) * LEAF_LEN
     }
 
-    /// Compares every leaf and body with its hash, with `threads` threads. Returns `None` if
-    /// `cancelled` was set. Reads all protected leaves and the parity; `done` gets the length of
+    /// Compares every protected leaf and body with its hash, with `threads` threads. Returns `None`
+    /// if `cancelled` was set. Reads all protected leaves and the parity; `done` gets the length of
     /// each.
     pub fn scan(
         &self,
@@ -351,7 +423,7 @@ impl Parity {
         done: &(dyn Fn(u64) + Sync),
     ) -> Option<LeafDamage> {
         let (leaf_count, body_count) = (self.layout.leaf_count, self.layout.body_count);
-        let next = AtomicU64::new(0);
+        let next = AtomicU64::new(self.layout.first_leaf);
         let damage = Mutex::new(LeafDamage::default());
         let work = || {
             let mut buf = vec![0; LEAF_LEN as usize];
@@ -388,8 +460,12 @@ impl Parity {
             Some(body) => (self.layout.body_offset(body), LEAF_LEN),
         };
         buf.resize(len as usize, 0);
-        let hash = self.hashes.get(index as usize);
-        store.read(offset, buf).is_ok() && Some(&leaf_hash(buf)) == hash
+        store.read(offset, buf).is_ok() && Some(&leaf_hash(buf)) == self.hash_of(index)
+    }
+
+    /// The hash of leaf or body `index`, numbered as above.
+    fn hash_of(&self, index: u64) -> Option<&[u8; HASH_LEN]> {
+        self.hashes.get(index.checked_sub(self.layout.first_leaf)? as usize)
     }
 
     /// The groups of the leaf `leaf`: set and number.
@@ -419,8 +495,8 @@ impl Parity {
         (0..u64::from(groups.parity_count)).map(move |index| first + index * count + group)
     }
 
-    /// Repairs the leaves of `damage` as far as possible, and removes them from it. Calls `done`
-    /// with each repaired leaf.
+    /// Repairs the leaves of `damage`, which this section protects, as far as possible, and removes
+    /// them from it. Calls `done` with each repaired leaf.
     ///
     /// # Errors
     /// A leaf cannot be read or stored. A leaf beyond repair is no error and stays in `damage`.
@@ -450,7 +526,8 @@ impl Parity {
         }
     }
 
-    /// The leaves of `damage` that [`Parity::repair`] cannot restore. Reads nothing.
+    /// The leaves of `damage` that [`Parity::repair`] of this section cannot restore. Reads
+    /// nothing.
     pub fn beyond(&self, damage: &LeafDamage) -> BTreeSet<u64> {
         let mut lost = damage.leaves.clone();
         loop {
@@ -479,6 +556,41 @@ impl Parity {
         }
     }
 
+    /// The leaves of all sections that a repair cannot restore, if `damage` is what each of
+    /// [`Parity::parts`] found. Reads nothing.
+    ///
+    /// A repair begins with the newest section, which may restore bodies of the one before. Then it
+    /// writes each section again whose leaves are all restored, and with it leaves of the one
+    /// after.
+    pub fn beyond_all(&self, damage: &[LeafDamage]) -> BTreeSet<u64> {
+        let parts: Vec<&Self> = self.parts().collect();
+        let mut damage = damage.to_vec();
+        let mut lost: Vec<BTreeSet<u64>> = Vec::new();
+        for (at, part) in parts.iter().enumerate() {
+            if let Some(later) = lost.last() {
+                damage[at].bodies.retain(|&body| {
+                    let begin = part.layout.body_offset(body);
+                    let leaves = begin / LEAF_LEN..(begin + LEAF_LEN).div_ceil(LEAF_LEN);
+                    later.range(leaves).next().is_some()
+                });
+            }
+            lost.push(part.beyond(&damage[at]));
+        }
+        for at in (1..parts.len()).rev() {
+            if lost[at].is_empty() && !lost[at - 1].is_empty() {
+                damage[at - 1].leaves.retain(|&leaf| !parts[at].writes_again(leaf));
+                lost[at - 1] = parts[at - 1].beyond(&damage[at - 1]);
+            }
+        }
+        lost.into_iter().flatten().collect()
+    }
+
+    /// Returns whether a leaf of the section after this one has only bytes that this one protects,
+    /// or that are written again with it.
+    fn writes_again(&self, leaf: u64) -> bool {
+        (leaf + 1) * LEAF_LEN <= self.image_len()
+    }
+
     /// Repairs `leaf`, one of the `leaves` of a read. Also repairs other leaves that the same
     /// groups restore: all of this read, and at most `others_max` more, those after the read first.
     ///
@@ -495,7 +607,7 @@ impl Parity {
         leaves: &Range<u64>,
         others_max: usize,
     ) -> io::Result<LeafRepair> {
-        if leaf >= self.layout.leaf_count {
+        if !self.leaves().contains(&leaf) {
             return Ok(LeafRepair::Lost(BTreeSet::from([leaf])));
         }
         if self.is_leaf_whole(store, leaf, &mut Vec::new()) {
@@ -538,7 +650,7 @@ impl Parity {
 
     /// Returns whether the protected leaf `leaf` matches its hash. Fills `buf` with its bytes.
     pub fn is_leaf_whole(&self, store: &dyn LeafStore, leaf: u64, buf: &mut Vec<u8>) -> bool {
-        leaf < self.layout.leaf_count && self.is_whole(store, leaf, buf)
+        self.leaves().contains(&leaf) && self.is_whole(store, leaf, buf)
     }
 
     /// Adds the damage of a group to `damage`, which holds that of the groups `scanned`.
@@ -675,7 +787,7 @@ impl Parity {
         for (leaf, bytes) in restored {
             let bytes = &bytes[..self.leaf_len(leaf) as usize];
             // Only the original bytes are returned: the source may change between two reads.
-            if Some(&leaf_hash(bytes)) == self.hashes.get(leaf as usize) {
+            if Some(&leaf_hash(bytes)) == self.hash_of(leaf) {
                 store.repaired(leaf, leaf * LEAF_LEN, bytes)?;
                 damage.leaves.remove(&leaf);
                 done(leaf);

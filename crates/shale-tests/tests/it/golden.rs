@@ -5,7 +5,10 @@
 //! use every codec, filter and way to store a column that the format has.
 
 use shale::{CheckOptions, NoProgress, RepairOptions, check, repair};
+use shale_codec::xxh3_64;
+use shale_format::parity::PARITY_HEAD_LEN;
 use shale_format::section::SECTION_HEADER_LEN;
+use shale_format::{ParityHead, SectionType};
 use shale_read::{MemorySource, SnapshotChoice};
 use shale_tests::image;
 use shale_tests::second_reader::image::Image;
@@ -16,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Every golden image; tidy compares this list with the folder.
-const IMAGES: [&str; 25] = [
+const IMAGES: [&str; 26] = [
     "0.1-tiny.shale",
     "0.1-metadata.shale",
     "0.1-contents.shale",
@@ -41,6 +44,7 @@ const IMAGES: [&str; 25] = [
     "0.4-samples.shale",
     "0.4-bases.shale",
     "0.4-prefixes.shale",
+    "0.4-parity-extended.shale",
     "0.4-tiny.shale",
 ];
 
@@ -191,6 +195,49 @@ fn golden_parity_of_several_blocks_restores() {
         repair(&from, &to, &RepairOptions::default(), &NoProgress).unwrap();
         assert!(fs::read(&to).unwrap() == whole, "leaves {lost:?} come back as something else");
     }
+}
+
+#[test]
+fn golden_parity_that_an_append_extended_restores() {
+    const LEAF: usize = 65_536;
+    let whole = fs::read(folder().join("0.4-parity-extended.shale")).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("damaged"), place.path().join("repaired"));
+    let opened = image::open(&whole).unwrap();
+    let sections = opened.sections().map(Result::unwrap);
+    let parities: Vec<_> =
+        sections.filter(|it| it.section_type == SectionType::Parity as u16).collect();
+    let [first, second] = &parities[..] else { panic!("{parities:?}") };
+    let head = &whole[second.payload_offset() as usize..][..PARITY_HEAD_LEN];
+    let (head, ..) = ParityHead::decode(head, xxh3_64).unwrap();
+    assert_eq!(head.previous_offset(), Some(first.offset));
+    let (begin, end) = (first.offset as usize, whole.len());
+    // One leaf that each section protects: alone, both, and the one in which the first one begins.
+    // In the last case two leaves of the second one are damaged. The first one restores what is
+    // before it, and is written again, with its trailer.
+    let places: [&[usize]; 6] = [
+        &[100],
+        &[begin + 10],
+        &[LEAF + 5, begin + LEAF],
+        &[begin - 10, begin - 5],
+        &[begin - 10, end - 70],
+        &[begin - 10, second.offset as usize - 200],
+    ];
+    for places in places {
+        let mut damaged = whole.clone();
+        places.iter().for_each(|&at| damaged[at] ^= 0x81);
+        fs::write(&from, damaged).unwrap();
+        let _ = fs::remove_file(&to);
+        repair(&from, &to, &RepairOptions::default(), &NoProgress).unwrap();
+        assert!(fs::read(&to).unwrap() == whole, "damage at {places:?} comes back otherwise");
+    }
+    // Beyond what both can do: two leaves of the first one.
+    let mut damaged = whole.clone();
+    [10, LEAF + 10].iter().for_each(|&at| damaged[at] ^= 0x81);
+    fs::write(&from, damaged).unwrap();
+    let _ = fs::remove_file(&to);
+    assert!(repair(&from, &to, &RepairOptions::default(), &NoProgress).is_err());
+    assert!(!to.exists());
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod choose; // what is taken of a source
 mod append; // images that grow
 mod thin; // images over others
 mod append_safety; // and what ends that early
+mod append_killed; // and what kills that at each of its writes
 mod recompress; // compressed files as what is in them
 mod assemble; // copies of images, in part or together
 mod tar; // tar, in and out
