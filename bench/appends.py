@@ -65,10 +65,12 @@ class Growing:
         header("step", *PARTS, "rest", "CPU s", "read bytes", "new page bytes by table")
 
     def step(self, name, *command):
-        output, cpu, read = run(self.args, *command, "--no-verify", "-v")
+        output, cpu, _ = run(self.args, *command, "--no-verify", "--json")
+        report = json.loads(output)
+        read = report.get("read_bytes", "")
         after = sections(self.args, self.image)
-        tables = re.findall(r"table (\w+): \d+ rows, (\d+) pages, (\d+) bytes", output)
-        tables = " ".join(f"{name}:{size}" for name, _, size in tables if size != "0")
+        tables = [(table["name"], table["stored_bytes"]) for table in report["tables"]]
+        tables = " ".join(f"{name}:{size}" for name, size in tables if size)
         row(name, [*(a - b for a, b in zip(after, self.before)), f"{cpu:.2f}", read, tables])
         self.before = after
         return cpu

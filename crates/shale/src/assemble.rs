@@ -126,11 +126,13 @@ pub(crate) fn assemble(
         let content_bytes = compare(&plan, &image, options, progress)?;
         let how = (&options.cancel, progress);
         let entries = verify_trees(&image, report, &digests, &options.build, how)?;
+        let counters = image.counters().snapshot();
         Ok(VerifyReport {
             contents: plan.content_count(),
             content_bytes,
             entries,
-            frames_decoded: image.counters().snapshot().frames_decoded,
+            frames_decoded: counters.frames_decoded,
+            read_bytes: counters.source_bytes,
         })
     };
     let built = Built { build: assembled.report, scan_time: Duration::ZERO };

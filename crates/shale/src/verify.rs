@@ -44,6 +44,8 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Frames decoded for the comparison, references included.
     pub frames_decoded: u64,
+    /// Bytes that were read of the image.
+    pub read_bytes: u64,
 }
 
 /// Reads the image in `source` back and compares it with the `report` of its build.
@@ -73,11 +75,13 @@ pub fn verify(
     verifier.large_contents(threads);
     let content_bytes = verifier.bytes.load(Ordering::Relaxed);
     verifier.end()?;
+    let counters = image.counters().snapshot();
     Ok(VerifyReport {
         contents,
         content_bytes,
         entries,
-        frames_decoded: image.counters().snapshot().frames_decoded,
+        frames_decoded: counters.frames_decoded,
+        read_bytes: counters.source_bytes,
     })
 }
 

@@ -1,5 +1,5 @@
 //! Promise: a difference of two snapshots of one image costs what changed, and not what exists; a
-//! search decodes each frame once.
+//! search decodes each frame once; an append reads little of what the image holds.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +31,59 @@ fn append(source: &Path, path: &Path, name: &str) {
     create.build.snapshot_name = name.as_bytes().to_vec();
     let options = AppendOptions::default().create(create);
     shale::append(path, &[Input::new(source)], &options, &NoProgress).unwrap();
+}
+
+#[test]
+fn an_append_reads_a_small_part_of_the_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, path) = (folder.path().join("source"), folder.path().join("image.shale"));
+    std::fs::create_dir(&source).unwrap();
+    // Noise does not compress, so the image is as large as the files are. Frames hold parts of
+    // several files.
+    let mut state = 1_u64;
+    let mut noise = |len: usize| -> Vec<u8> {
+        let next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[3]
+        };
+        std::iter::repeat_with(next).take(len).collect()
+    };
+    let add = |name: &str, bytes: &[u8]| std::fs::write(source.join(name), bytes).unwrap();
+    // A file is compared with those that are as long, so each has a length of its own.
+    (0..120).for_each(|file| add(&format!("file-{file:03}"), &noise(100_000 + file)));
+    let text = |range: std::ops::Range<u32>| -> String {
+        range.map(|n| format!("{n}: line {} of a text\n", n % 977)).collect()
+    };
+    add("text", text(0..20_000).as_bytes());
+    let mut options = CreateOptions::default();
+    options.build.level = 6;
+    shale::create(&[Input::new(&source)], Output::Path(path.clone()), &options, &NoProgress)
+        .unwrap();
+    let grow = || {
+        let len = std::fs::metadata(&path).unwrap().len();
+        let options = AppendOptions::default().create(options.clone());
+        let report = shale::append(&path, &[Input::new(&source)], &options, &NoProgress).unwrap();
+        println!("{} of {len} bytes read, {} added", report.read_bytes, report.added_bytes);
+        (report.read_bytes, len)
+    };
+    // The first one notes what all frames are like; `create` leaves no index.
+    add("file-new", &noise(100_200));
+    let (read, len) = grow();
+    assert!((len / 2..2 * len).contains(&read), "{read} of {len}");
+    // Unchanged, new and unlike anything, and a longer version of a text that is held.
+    for change in 0..3 {
+        match change {
+            1 => add("file-new-2", &noise(100_300)),
+            2 => add("text", text(0..21_000).as_bytes()),
+            _ => {}
+        }
+        let (read, len) = grow();
+        // The text lies in a frame with noise.
+        let share = if change == 2 { 12 } else { 20 };
+        assert!(read * share <= len, "change {change}: {read} of {len}");
+    }
 }
 
 /// An image of four snapshots: the tree, then another content and a name more, then no change, then

@@ -198,6 +198,10 @@ fn summary(report: &AppendReport, image: &str, name: &[u8], seconds: f64, say: &
         size::show(build.duplicate_bytes),
         size::count(build.contents),
     ));
+    let checked = report.verified.as_ref().map_or(String::new(), |verified| {
+        format!(", and {} to verify what was added", size::show(verified.read_bytes))
+    });
+    say.detail(format!("  read {} of the image{checked}", size::show(report.read_bytes)));
     super::create::details(build, say);
 }
 
@@ -208,6 +212,8 @@ fn as_json(report: &AppendReport, name: &[u8], seconds: f64) -> serde_json::Valu
         "identity": build.identity.to_string(),
         "image_bytes": build.image_bytes,
         "added_bytes": report.added_bytes,
+        "read_bytes": report.read_bytes,
+        "verify_read_bytes": report.verified.map(|verified| verified.read_bytes),
         "file_bytes": build.file_bytes,
         "entries": build.entries.total,
         "unread_files": build.held_files,
@@ -217,6 +223,7 @@ fn as_json(report: &AppendReport, name: &[u8], seconds: f64) -> serde_json::Valu
         "new_contents": build.contents,
         "stored_bytes": build.stored_bytes,
         "removed_bytes": report.cut_bytes,
+        "tables": super::create::tables(build),
         "parity": report.parity.as_ref().map(super::parity::as_json),
         "verified": report.verified.is_some(),
         "seconds": seconds,

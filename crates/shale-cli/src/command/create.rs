@@ -515,6 +515,17 @@ fn summary(
     ));
 }
 
+/// The tables of a build as JSON.
+pub fn tables(build: &Report) -> Vec<serde_json::Value> {
+    let tables = build.tables.iter().map(|table| {
+        json!({
+            "name": table.name, "rows": table.rows, "pages": table.pages,
+            "plain_bytes": table.plain_bytes, "stored_bytes": table.stored_bytes,
+        })
+    });
+    tables.collect()
+}
+
 /// Prints what the sources held and how it is stored, if details are asked for.
 pub fn details(build: &Report, say: &Say) {
     say.detail(format!(
@@ -634,10 +645,7 @@ fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
         "frames_with_references": build.frames_with_references,
         "references": build.references,
         "reference_saved_bytes": build.reference_saved_bytes,
-        "tables": build.tables.iter().map(|table| json!({
-            "name": table.name, "rows": table.rows, "pages": table.pages,
-            "plain_bytes": table.plain_bytes, "stored_bytes": table.stored_bytes,
-        })).collect::<Vec<_>>(),
+        "tables": tables(build),
         "cpu_seconds": all,
         "deciding_share": share(deciding, all),
         "stages": build.times.iter().map(|time| json!({
