@@ -8,6 +8,7 @@ use shale_format::SectionType;
 use shale_model::EntrySource;
 
 use crate::base::image::Base;
+use crate::content::tags::with_tags;
 use crate::exec::build::{Build, Env};
 use crate::intake::contents::Finish;
 use crate::intake::entries::Intake;
@@ -156,7 +157,7 @@ fn run<'env>(
     if !history.is_empty() {
         emitter.whole_section(SectionType::History, history.as_bytes(), plan.page_settings)?;
     }
-    if let Some(index) = index {
+    if let Some(index) = with_tags(&build, contents.tags_of_base(), contents.tags(), index)? {
         emitter.whole_section(SectionType::AppendIndex, &index.encode(), plan.page_settings)?;
     }
     let root = root.encode()?;

@@ -109,6 +109,12 @@ pub trait Base: Send + Sync {
         holes: &[Range<u64>],
     ) -> Result<bool, BaseError>;
 
+    /// Returns the digest of a content, which is read for it.
+    ///
+    /// # Errors
+    /// The image cannot be read.
+    fn content_digest(&self, content: u64) -> Result<ContentDigest, BaseError>;
+
     /// Returns the greatest depth of the chunks that a content is rebuilt from; 0 if it is not.
     ///
     /// # Errors
@@ -131,7 +137,7 @@ pub trait Base: Send + Sync {
     ///
     /// # Errors
     /// The image cannot be read.
-    fn append_indexes(&self) -> Result<Vec<AppendIndex>, BaseError>;
+    fn append_indexes(&self) -> Result<Vec<Arc<AppendIndex>>, BaseError>;
 
     /// Returns a page of a table of the image.
     ///

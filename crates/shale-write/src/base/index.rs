@@ -6,6 +6,7 @@
 //! that is shared is compared. If it lies or cannot be read, an append finds less or decodes more.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use shale_format::AppendIndex;
 
@@ -22,13 +23,14 @@ const PRINT_COUNT_MAX: u64 = 16 << 20;
 /// A fingerprint that more frames have tells nothing of any.
 const SHARER_COUNT_MAX: usize = 128;
 /// Least fingerprints that a frame must share with new contents to be decoded, or all if it has
-/// fewer.
-const SHARED_COUNT_MIN: usize = 2;
+/// fewer. With 2, a day of logs had 313 frames decoded instead of 7, for not one byte less; releases
+/// of a program are 0.1 % smaller.
+const SHARED_COUNT_MIN: usize = 4;
 
 /// The indexes of the image that is continued.
 #[derive(Debug, Default)]
 pub(crate) struct OldIndex {
-    parts: Vec<AppendIndex>,
+    parts: Vec<Arc<AppendIndex>>,
     frame_count: usize,
 }
 
@@ -38,7 +40,7 @@ impl OldIndex {
         let frame_count = base.state().frame_count();
         let mut parts = base.append_indexes().unwrap_or_default();
         let end_of =
-            |part: &AppendIndex| part.frame_first.saturating_add(part.frame_count() as u64);
+            |part: &Arc<AppendIndex>| part.frame_first.saturating_add(part.frame_count() as u64);
         parts.retain(|part| part.frame_count() > 0 && end_of(part) <= frame_count);
         let mut print_count = 0;
         parts.retain(|part| {
@@ -183,7 +185,7 @@ mod tests {
         let len = index.encode().len();
         assert!((10_000..42_000).contains(&len), "{len}");
         // Frames 20 and 21 are in no index.
-        let old = OldIndex { parts: vec![index], frame_count: 22 };
+        let old = OldIndex { parts: vec![Arc::new(index)], frame_count: 22 };
         assert_eq!(old.covered_count(), 20);
         let mut query = old.query().unwrap();
         query.push(&[&frames[3][20_000..60_000], &random(99, 50_000)[..], &frames[11]].concat());
@@ -198,11 +200,11 @@ mod tests {
         let nothing = Sketches::new(10);
         let none = OldIndex::default();
         let first = none.continued(&nothing, &sketches(&frames[..2]), 0, 100_000).unwrap();
-        let old = OldIndex { parts: vec![first], frame_count: 4 };
+        let old = OldIndex { parts: vec![Arc::new(first)], frame_count: 4 };
         let next = old.continued(&sketches(&frames[..4]), &sketches(&frames[4..]), 1, 400_000);
         let next = next.unwrap();
         assert_eq!((next.frame_first, next.frame_count()), (2, 4));
-        let all = OldIndex { parts: [old.parts, vec![next]].concat(), frame_count: 6 };
+        let all = OldIndex { parts: [old.parts, vec![Arc::new(next)]].concat(), frame_count: 6 };
         assert_eq!(all.covered_count(), 6);
         let mut query = all.query().unwrap();
         query.push(&frames[1]);

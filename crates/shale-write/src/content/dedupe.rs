@@ -14,11 +14,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use shale_format::AppendIndex;
 
 use crate::base::image::Base;
 use crate::content::chunks::Chunks;
 use crate::content::extents::{Extents, Place};
 use crate::content::relocation::Relocation;
+use crate::content::tags::ContentTags;
 use crate::plan::digest::{ContentDigest, content_digest};
 use crate::plan::error::WriteError;
 
@@ -26,6 +28,8 @@ use crate::plan::error::WriteError;
 pub(crate) struct Contents {
     /// The image that is continued.
     base: Option<Arc<dyn Base>>,
+    /// Tags of its contents.
+    tags: ContentTags,
     /// Id of the first content of this build.
     first: u64,
     /// By id.
@@ -73,6 +77,7 @@ impl Contents {
     fn without_any() -> Self {
         Self {
             base: None,
+            tags: ContentTags::default(),
             first: 0,
             digests: Vec::new(),
             file_counts: Vec::new(),
@@ -120,6 +125,21 @@ impl Contents {
         digests
     }
 
+    /// The tags of the image that is continued.
+    pub(crate) fn tags_of_base(&self) -> &ContentTags {
+        &self.tags
+    }
+
+    /// Returns the tags of the contents of this build, by position in the table.
+    pub(crate) fn tags(&self) -> Vec<u16> {
+        let tag = |digest: &ContentDigest| AppendIndex::tag(&digest.0);
+        let mut tags: Vec<u16> = self.digests.iter().map(tag).collect();
+        for (digest, &place) in self.digests.iter().zip(&self.positions) {
+            tags[place as usize] = tag(digest);
+        }
+        tags
+    }
+
     /// Returns how many files have a content, by its number in this build.
     pub(crate) fn file_count(&self, local: u32) -> u32 {
         self.file_counts[local as usize]
@@ -164,7 +184,9 @@ impl Contents {
         }
         let Some(base) = &self.base else { return Ok(None) };
         for id in base.contents_of_len(identity.len)? {
-            if base.content_is(id, &identity.digest, identity.holes)? {
+            if self.tags.may_be(&**base, id, &identity.digest)
+                && base.content_is(id, &identity.digest, identity.holes)?
+            {
                 return Ok(Some(id));
             }
         }
@@ -182,7 +204,9 @@ impl Contents {
         }
         let Some(base) = &self.base else { return Ok(false) };
         for id in base.contents_of_len(identity.len)? {
-            if base.content_is(id, &identity.digest, identity.holes)? {
+            if self.tags.may_be(&**base, id, &identity.digest)
+                && base.content_is(id, &identity.digest, identity.holes)?
+            {
                 return Ok(true);
             }
         }

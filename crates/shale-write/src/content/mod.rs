@@ -10,4 +10,5 @@ pub(crate) mod read; // bytes, holes, zero runs and digest in one pass
 pub(crate) mod extents; // from content space to stream space
 pub(crate) mod chunks; // deflate streams, rebuilt from contents
 pub(crate) mod relocation; // from one space to another
+pub(crate) mod tags; // which contents of the image that is continued are not the same
 pub(crate) mod dedupe; // every distinct content once

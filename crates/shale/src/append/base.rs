@@ -30,6 +30,8 @@ pub(crate) struct ImageBase {
     by_len: OnceLock<Vec<(u64, u64)>>,
     /// What was read of contents so far.
     known: Mutex<HashMap<u64, Arc<Known>>>,
+    /// Append indexes; read when first asked for.
+    indexes: OnceLock<Vec<Arc<AppendIndex>>>,
 }
 
 impl ImageBase {
@@ -63,7 +65,8 @@ impl ImageBase {
             rebuilt_space_len: end(root.chunks, &schema::chunks::SCHEMA, schema::chunks::BASE)?,
             root,
         };
-        Ok(Self { image, state, by_len: OnceLock::new(), known: Mutex::default() })
+        let (by_len, indexes) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { image, state, by_len, known: Mutex::default(), indexes })
     }
 
     fn by_len(&self) -> Result<&[(u64, u64)], ReadError> {
@@ -141,6 +144,10 @@ impl Base for ImageBase {
         Ok(known.digest == *digest && known.holes == holes)
     }
 
+    fn content_digest(&self, content: u64) -> Result<ContentDigest, BaseError> {
+        Ok(contents::read(&self.image, content)?.digest)
+    }
+
     fn content_depth(&self, content: u64) -> Result<u64, BaseError> {
         let mut depth = 0;
         if self.image.chunk_count() > 0 {
@@ -167,7 +174,10 @@ impl Base for ImageBase {
         Ok(self.image.frame(frame)?)
     }
 
-    fn append_indexes(&self) -> Result<Vec<AppendIndex>, BaseError> {
+    fn append_indexes(&self) -> Result<Vec<Arc<AppendIndex>>, BaseError> {
+        if let Some(found) = self.indexes.get() {
+            return Ok(found.clone());
+        }
         let mut found = Vec::new();
         for section in self.image.sections() {
             // What lies after a section that cannot be read is no hint.
@@ -177,9 +187,9 @@ impl Base for ImageBase {
             }
             let payload = self.image.section_payload(&section, APPEND_INDEX_LEN_MAX);
             let index = payload.ok().and_then(|payload| AppendIndex::decode(&payload).ok());
-            found.extend(index);
+            found.extend(index.map(Arc::new));
         }
-        Ok(found)
+        Ok(self.indexes.get_or_init(|| found).clone())
     }
 
     fn page(
