@@ -135,5 +135,7 @@ create arrays arrays --frame-size 32K
 thin over-tiny 0.3-tiny later
 create samples samples
 appended bases before before bases
+# Other pages have prefixes than in the image that is there: now most of these are patches.
 appended prefixes before bases before bases
+appended patches before bases before bases
 create streams streams --recompress=on --frame-size 32K

@@ -27,7 +27,8 @@ pub struct PageRefRaw {
     pub stored_len: U32,
     /// Plain bytes.
     pub plain_len: U32,
-    /// 0 stored, 1 zstd, 2 zstd with the table's dictionary, 3 zstd with a page that it names.
+    /// 0 stored, 1 zstd, 2 zstd with the table's dictionary, 3 zstd with a page that it
+    /// names, 4 a patch of a page that it names.
     pub codec: u8,
     /// Reserved, must be zero.
     pub reserved: [u8; 7],
@@ -356,8 +357,8 @@ pub(crate) fn decode_page_ref(raw: &PageRefRaw) -> Result<PageRef, FormatError> 
 /// # Errors
 /// A value is beyond its limit.
 pub fn check_page_ref(page: &PageRef) -> Result<(), FormatError> {
-    if page.codec > 3 {
-        return Err(field("page codec", u64::from(page.codec), "0 to 3"));
+    if page.codec > 4 {
+        return Err(field("page codec", u64::from(page.codec), "0 to 4"));
     }
     if page.plain_len > PAGE_PLAIN_LEN_MAX {
         return Err(field("page plain length", u64::from(page.plain_len), "at most 4 MiB"));

@@ -492,6 +492,38 @@ fn page_above(bytes: &[u8], reference: &[u8], dictionary: &[u8], depth: usize) -
     }
 }
 
+/// The columns of a page by its reference, patches included. `kinds` are those of the data pages of
+/// its table; without them it is an index page.
+fn page_columns(
+    bytes: &[u8],
+    reference: &[u8],
+    (dictionary, kinds): (&[u8], Option<&[bool]>),
+    met: &mut Met,
+) -> Option<Vec<Column>> {
+    let (mut at, mut patches) = (reference.to_vec(), Vec::new());
+    while at[24] == 4 {
+        let stored = slice(bytes, u64_at(&at, 0)?, u32_at(&at, 16)?.into())?;
+        let (base, patch) = page::patch_head(stored)?;
+        let end = u64_at(&base, 0)?.checked_add(u32_at(&base, 16)?.into())?;
+        if xxh3_64(stored) != u64_at(&at, 8)? || end > u64_at(&at, 0)? || patches.len() == 12 {
+            return None;
+        }
+        patches.push(decoded(patch.0, &[], patch.1, u32_at(&at, 20)?.into())?);
+        met.insert(("codec of patch", patch.0.into()));
+        at = base.to_vec();
+    }
+    let plain = page_bytes(bytes, &at, dictionary)?;
+    let index = vec![true; if plain.get(1) == Some(&11) { 11 } else { 8 }];
+    if kinds.is_none() {
+        met.insert(("index columns", index.len() as u64));
+    }
+    let mut columns = page::page_met(&plain, kinds.unwrap_or(&index), met)?;
+    for patch in patches.iter().rev() {
+        columns = page::patched(&columns, patch, met)?;
+    }
+    Some(columns)
+}
+
 /// Adds the bases of a page to the columns of its table, which its kinds of columns tell apart.
 fn add_bases(columns: &mut [Column], kinds: &[bool], bases: [u64; 3]) {
     let shifts: &[(usize, Option<u64>)] = match kinds {
@@ -528,11 +560,8 @@ fn table(bytes: &[u8], root: &[u8], kinds: &[bool], met: &mut Met) -> Option<Row
         let mut below = Vec::new();
         for (reference, _) in &references {
             met.insert(("page codec", reference[24].into()));
-            let plain = page_bytes(bytes, reference, &dictionary)?;
-            let column_count = if plain.get(1) == Some(&11) { 11 } else { 8 };
-            met.insert(("index columns", column_count));
-            let kinds = vec![true; column_count as usize];
-            let index = Rows { columns: page::page_met(&plain, &kinds, met)? };
+            let columns = page_columns(bytes, reference, (&dictionary, None), met)?;
+            let index = Rows { columns };
             let mut row = 0;
             while index.number(0, row).is_some() {
                 let narrow = |column| index.number(column, row).map(|value| value as u32);
@@ -552,7 +581,7 @@ fn table(bytes: &[u8], root: &[u8], kinds: &[bool], met: &mut Met) -> Option<Row
     let mut columns: Vec<Column> = Vec::new();
     for (reference, bases) in &references {
         met.insert(("page codec", reference[24].into()));
-        let mut more = page::page_met(&page_bytes(bytes, reference, &dictionary)?, kinds, met)?;
+        let mut more = page_columns(bytes, reference, (&dictionary, Some(kinds)), met)?;
         add_bases(&mut more, kinds, *bases);
         if columns.is_empty() {
             columns = more;

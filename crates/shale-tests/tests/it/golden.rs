@@ -41,6 +41,7 @@ const IMAGES: [&str; 25] = [
     "0.4-samples.shale",
     "0.4-bases.shale",
     "0.4-prefixes.shale",
+    "0.4-patches.shale",
     "0.4-tiny.shale",
 ];
 
@@ -122,7 +123,7 @@ fn golden_images_use_everything_that_the_format_has() {
     all("depth", &mut (0..=8));
     all("encoder", &mut (1..=3));
     all("chunk depth", &mut (1..=3));
-    all("page codec", &mut (0..=3));
+    all("page codec", &mut (0..=4));
     // Tables that are empty, that have one page, and with one level or more of index pages.
     all("levels", &mut [0, 1, 3, 4].into_iter());
     // Without bases, and with them.

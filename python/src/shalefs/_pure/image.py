@@ -30,6 +30,7 @@ _REFERENCES_MAX = 16
 _DEPTH_MAX = 8
 _PAGE_LEN_MAX = 4 << 20
 _PREFIX_DEPTH_MAX = 6
+_PATCH_DEPTH_MAX = 12
 _ROOT_LEN_MAX = 16 << 20
 _LEVELS_MAX = 8
 _LEAF = 65536
@@ -351,21 +352,42 @@ class Image:
         found = self._pages.get(key)
         if found is not None:
             return found
-        plain = self._page_bytes(ref, lambda: self._page_bytes(table.dictionary, None))
-        if kinds is None:
-            kinds = "u" * (11 if plain[1:2] == b"\x0b" else 8)
-            columns = pages.parse(plain, kinds)
-        else:
-            columns = _shifted(pages.parse(plain, kinds), _SHIFTS.get(table.name, ()), ref.bases)
+        patches = []
+        at = ref
+        while at.codec == 4:
+            if len(patches) == _PATCH_DEPTH_MAX:
+                raise DamagedError(f"the page at {ref.offset} needs too many others")
+            at, patch = self._patch(at)
+            patches.append(patch)
+        plain = self._page_bytes(at, lambda: self._page_bytes(table.dictionary, None))
+        page_kinds = kinds or "u" * (11 if plain[1:2] == b"\x0b" else 8)
+        columns = pages.parse(plain, page_kinds)
+        for patch in reversed(patches):
+            columns = pages.patched(columns, patch, page_kinds)
+        if kinds is not None:
+            columns = _shifted(columns, _SHIFTS.get(table.name, ()), ref.bases)
         self._pages.put(key, columns, 1)
         return columns
 
-    def _page_bytes(self, ref, dictionary, depth=0):
+    def _stored_page(self, ref):
         if ref.stored_len > _PAGE_LEN_MAX or ref.plain_len > _PAGE_LEN_MAX:
             raise DamagedError("a page is longer than it may be")
         stored = self._read(ref.offset, ref.stored_len)
         if xxh3_64(stored) != ref.checksum:
             raise DamagedError(f"the page at {ref.offset} is damaged")
+        return stored
+
+    def _patch(self, ref):
+        """The page that a page of codec 4 patches, and the patch."""
+        stored = self._stored_page(ref)
+        base, compression, body = pages.patch_head(stored)
+        base = PageRef(*base)
+        if base.offset + base.stored_len > ref.offset:
+            raise DamagedError(f"the page at {ref.offset} needs one that does not lie before it")
+        return base, codecs.decode(compression, b"", body, ref.plain_len)
+
+    def _page_bytes(self, ref, dictionary, depth=0):
+        stored = self._stored_page(ref)
         if ref.codec == 2 and dictionary is not None:
             return codecs.decode(1, dictionary(), stored, ref.plain_len)
         if ref.codec == 3 and depth < _PREFIX_DEPTH_MAX and len(stored) >= 32:
