@@ -138,4 +138,5 @@ appended bases before before bases
 # Other pages have prefixes than in the image that is there: now most of these are patches.
 appended prefixes before bases before bases
 appended patches before bases before bases
+appended roots before bases before bases before bases before bases
 create streams streams --recompress=on --frame-size 32K

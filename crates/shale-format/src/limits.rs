@@ -23,6 +23,8 @@ pub const PAGE_PATCH_DEPTH_MAX: usize = 12;
 pub const HASH_RUN_COUNT_MAX: u32 = 1024;
 /// Plain bytes of the root section: read whole at open.
 pub const ROOT_PLAIN_LEN_MAX: u64 = 16 << 20;
+/// Earlier roots that a root needs, one after the other: each costs a read at open.
+pub const ROOT_DEPTH_MAX: usize = 12;
 /// Snapshots of one image: their records lie in the root.
 pub const SNAPSHOT_COUNT_MAX: u32 = 65_536;
 /// Bytes of a snapshot's name.

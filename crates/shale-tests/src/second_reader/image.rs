@@ -140,19 +140,22 @@ impl<'b> Image<'b> {
             return None;
         }
         let mut met = Met::new();
-        met.insert(("snapshots", u32_at(&root, 0)?.into()));
+        let (snapshot_count, roots) = snapshot_count(bytes, u64_at(&trailer, 0)?, &root, tag)?;
+        met.insert(("snapshots", snapshot_count));
+        met.insert(("roots", roots));
         let mut table_at =
             |at, kinds: &[bool]| table(bytes, root.get(at..at + 88)?, kinds, &mut met);
         // The last snapshot is the newest; the ones before are skipped.
         let mut at = 376;
-        let chunks = match *root.get(7)? {
+        let needs = *root.get(7)?;
+        let chunks = match needs & 1 {
             0 => Rows::default(),
-            1 => {
+            _ => {
                 at += 88;
                 table_at(376, &[true; 8])?
             }
-            _ => return None,
         };
+        at += if needs & 2 == 0 { 0 } else { 40 };
         for _ in 1..u32_at(&root, 0)? {
             at += 544 + usize::from(u16::from_le_bytes([*root.get(at)?, *root.get(at + 1)?]));
         }
@@ -441,6 +444,34 @@ impl<'b> Image<'b> {
         frames.insert(frame, plain);
         right.then_some(())
     }
+}
+
+/// The number of snapshots of a root whose section is at `offset`, and of the roots that it needs,
+/// with itself.
+fn snapshot_count(bytes: &[u8], offset: u64, root: &[u8], tag: u64) -> Option<(u64, u64)> {
+    let needs = *root.get(7).filter(|needs| **needs < 4)?;
+    let own = u64::from(u32_at(root, 0)?);
+    if needs & 2 == 0 {
+        return Some((own, 1));
+    }
+    let earlier = root.get(if needs & 1 == 0 { 376 } else { 464 }..)?.get(..40)?;
+    let (count, section_len) = (u64::from(u32_at(earlier, 32)?), u64_at(earlier, 16)?);
+    let mut found = None;
+    // Both copies are there.
+    for at in [u64_at(earlier, 0)?, u64_at(earlier, 8)?] {
+        let (kind, plain) = section(bytes, at, tag)?;
+        let right = kind == 3
+            && at.checked_add(section_len)? <= offset
+            && u64_at(bytes.get(at as usize..)?, 24)? + 64 == section_len
+            && u64_at(bytes.get(at as usize..)?, 48)? == u64_at(earlier, 24)?;
+        if !right || earlier[36..] != [0; 4] {
+            return None;
+        }
+        found = found.or(Some((at, plain)));
+    }
+    let (at, plain) = found?;
+    let (below, roots) = snapshot_count(bytes, at, &plain, tag)?;
+    (below >= count && count > 0 && roots <= 12).then_some((own + count, roots + 1))
 }
 
 /// Type and plain payload of the section whose header is at `offset`.
