@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Every golden image; tidy compares this list with the folder.
-const IMAGES: [&str; 25] = [
+const IMAGES: [&str; 27] = [
     "0.1-tiny.shale",
     "0.1-metadata.shale",
     "0.1-contents.shale",
