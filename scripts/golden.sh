@@ -135,6 +135,9 @@ create arrays arrays --frame-size 32K
 thin over-tiny 0.3-tiny later
 create samples samples
 appended bases before before bases
+# Other pages have prefixes than in the image that is there: now most of these are patches.
 appended prefixes before bases before bases
 hand parity-extended log
+appended patches before bases before bases
+appended roots before bases before bases before bases before bases
 create streams streams --recompress=on --frame-size 32K

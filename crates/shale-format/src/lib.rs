@@ -67,7 +67,7 @@ pub use frame::{Category, FrameRecord};
 pub use inode::InodeRecord;
 pub use merkle::{Identity, MerkleHead};
 pub use parity::ParityHead;
-pub use root::{ReadBounds, Root, Snapshot};
+pub use root::{EarlierRoot, ReadBounds, Root, Snapshot};
 pub use section::{SectionHeader, SectionType};
 pub use signature::Signature;
 pub use superblock::Superblock;

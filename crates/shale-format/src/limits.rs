@@ -17,10 +17,14 @@ pub const SECTION_FRAMES_STORED_LEN_TARGET: u64 = 16 << 20;
 pub const SECTION_STORED_LEN_MAX: u64 = 1 << 40;
 /// Pages of which each is compressed with the next as its prefix: each costs a read.
 pub const PAGE_PREFIX_DEPTH_MAX: usize = 6;
+/// Pages of which each patches the next, above those with prefixes: each costs a read.
+pub const PAGE_PATCH_DEPTH_MAX: usize = 12;
 /// Runs of hashes of a Merkle tree: the list is read whole before the first hash is.
 pub const HASH_RUN_COUNT_MAX: u32 = 1024;
 /// Plain bytes of the root section: read whole at open.
 pub const ROOT_PLAIN_LEN_MAX: u64 = 16 << 20;
+/// Earlier roots that a root needs, one after the other: each costs a read at open.
+pub const ROOT_DEPTH_MAX: usize = 12;
 /// Snapshots of one image: their records lie in the root.
 pub const SNAPSHOT_COUNT_MAX: u32 = 65_536;
 /// Bytes of a snapshot's name.

@@ -1,13 +1,14 @@
-//! The head of a stored page that is compressed with another page as its prefix.
+//! The heads of stored pages that need another page.
 //!
-//! A page of codec 3 begins with a reference to the page whose plain bytes are its prefix. That
-//! page lies before it, so no page needs itself. This file follows the chain and bounds its length;
-//! callers read, check and decode each page.
+//! A page of codec 3 begins with a reference to the page whose plain bytes are its prefix, a page
+//! of codec 4 with one to the page that it patches. That page lies before it, so none needs itself.
+//! This file follows the chain and bounds its length; callers read, check and decode each page.
+//! Patched pages have rows, but no certain plain bytes, so none is a prefix.
 
 use crate::error::FormatError;
-use crate::limits::PAGE_PREFIX_DEPTH_MAX;
-use crate::root::{PageRefRaw, decode_page_ref, encode_page_ref};
-use shale_table::PageRef;
+use crate::limits::{PAGE_PATCH_DEPTH_MAX, PAGE_PREFIX_DEPTH_MAX};
+use crate::root::{PageRefRaw, check_page_ref, decode_page_ref, encode_page_ref};
+use shale_table::{PageRef, Patched, TableError};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Codec of a page that is compressed with the page as its prefix which it names.
@@ -16,7 +17,97 @@ pub const PAGE_WITH_PREFIX: u8 = 3;
 /// Bytes of the reference at the start of such a page.
 pub const PAGE_PREFIX_LEN: usize = size_of::<PageRefRaw>();
 
+/// Codec of a page that is a patch of the page which it names.
+pub const PAGE_PATCH: u8 = 4;
+
+/// Most bytes of the head of such a page.
+pub const PATCH_HEAD_LEN_MAX: usize = 2 * VARINT_LEN_MAX + 2 * 5 + 8 + 2;
+
+/// Most bytes of a varint of 64 bits.
+const VARINT_LEN_MAX: usize = 10;
+
 const STRUCTURE: &str = "prefix of a page";
+const PATCH: &str = "head of a patch of a page";
+
+/// The head of a page of codec 4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PatchHead {
+    /// How many pages came before it in a row of pages that patch each other. Helps writers to
+    /// choose bases; readers ignore it.
+    pub generation: u64,
+    /// The page that is patched.
+    pub base: PageRef,
+    /// Whether the patch is compressed.
+    pub is_compressed: bool,
+}
+
+impl PatchHead {
+    /// Returns the head as it is stored.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(PATCH_HEAD_LEN_MAX);
+        put_varint(self.generation, &mut out);
+        put_varint(self.base.offset, &mut out);
+        out.extend_from_slice(&self.base.checksum.to_le_bytes());
+        put_varint(self.base.stored_len.into(), &mut out);
+        put_varint(self.base.plain_len.into(), &mut out);
+        out.extend([self.base.codec, u8::from(self.is_compressed)]);
+        out
+    }
+
+    /// Splits what is stored of `page`, or the start of it: the head and the rest.
+    ///
+    /// # Errors
+    /// There are too few bytes, or the head is not valid, or the base does not lie before the page.
+    pub fn split<'s>(page: &PageRef, stored: &'s [u8]) -> Result<(Self, &'s [u8]), FormatError> {
+        let field =
+            |field, found, allowed| FormatError::Field { structure: PATCH, field, found, allowed };
+        let short =
+            || FormatError::Short { structure: PATCH, expected: 15, found: stored.len() as u64 };
+        let mut rest = stored;
+        let generation = take_varint(&mut rest).ok_or_else(short)?;
+        let offset = take_varint(&mut rest).ok_or_else(short)?;
+        let (checksum, after) = rest.split_first_chunk().ok_or_else(short)?;
+        rest = after;
+        let mut narrow = || {
+            let value = take_varint(&mut rest).ok_or_else(short)?;
+            u32::try_from(value).map_err(|_| field("length", value, "below 2^32"))
+        };
+        let (stored_len, plain_len) = (narrow()?, narrow()?);
+        let (&[codec, is_compressed], rest) = rest.split_first_chunk().ok_or_else(short)?;
+        if is_compressed > 1 {
+            return Err(field("codec of the patch", is_compressed.into(), "0 or 1"));
+        }
+        let checksum = u64::from_le_bytes(*checksum);
+        let base = PageRef { offset, checksum, stored_len, plain_len, codec, ..PageRef::default() };
+        check_page_ref(&base)?;
+        // `check_page_ref` checked that this does not overflow.
+        if base.offset + u64::from(base.stored_len) > page.offset {
+            return Err(field("offset", base.offset, "before the page"));
+        }
+        Ok((Self { generation, base, is_compressed: is_compressed == 1 }, rest))
+    }
+}
+
+fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u128;
+    for place in 0..VARINT_LEN_MAX {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u128::from(byte & 0x7f) << (7 * place);
+        if byte < 0x80 {
+            return u64::try_from(value).ok();
+        }
+    }
+    None
+}
 
 /// Returns the start of a page whose prefix is `prefix`.
 pub fn encode(prefix: &PageRef) -> [u8; PAGE_PREFIX_LEN] {
@@ -36,31 +127,63 @@ pub enum Prefix<'p> {
     Page(&'p [u8]),
 }
 
-/// Returns the plain bytes of a page. Calls `stored` for the page and for those that are its
-/// prefix, at most [`PAGE_PREFIX_DEPTH_MAX`], and then `decode` with the compressed bytes of each.
+/// Returns the plain bytes of a page. Calls `stored` for the page and for those that it needs, at
+/// most [`PAGE_PATCH_DEPTH_MAX`] and [`PAGE_PREFIX_DEPTH_MAX`], and then `decode` with the
+/// compressed bytes of each.
 ///
 /// # Errors
 /// Those of `stored` and `decode`; a reference is not valid, or too many pages need each other.
-pub fn plain_bytes<E: From<FormatError>>(
+pub fn plain_bytes<E: From<FormatError> + From<TableError>>(
     page: &PageRef,
     mut stored: impl FnMut(&PageRef) -> Result<Vec<u8>, E>,
     mut decode: impl FnMut(&PageRef, Prefix<'_>, &[u8]) -> Result<Vec<u8>, E>,
 ) -> Result<Vec<u8>, E> {
+    let mut patches = Vec::new();
+    let mut at = *page;
+    while at.codec == PAGE_PATCH {
+        if patches.len() == PAGE_PATCH_DEPTH_MAX {
+            return Err(too_many(patches.len(), "at most 12").into());
+        }
+        let bytes = stored(&at)?;
+        let (head, body) = PatchHead::split(&at, &bytes)?;
+        // Patches are short, so those of a whole chain fit in memory.
+        patches.push(match head.is_compressed {
+            true => decode(&at, Prefix::None, body)?,
+            false => body.to_vec(),
+        });
+        at = head.base;
+    }
+    let plain = plain_bytes_of_prefixed(&at, &mut stored, &mut decode)?;
+    if patches.is_empty() {
+        return Ok(plain);
+    }
+    let mut patched = Patched::new(plain)?;
+    for patch in patches.iter().rev() {
+        patched.apply(patch)?;
+    }
+    Ok(patched.into_plain()?)
+}
+
+/// The same for a page that is no patch.
+fn plain_bytes_of_prefixed<E: From<FormatError>>(
+    page: &PageRef,
+    stored: &mut impl FnMut(&PageRef) -> Result<Vec<u8>, E>,
+    decode: &mut impl FnMut(&PageRef, Prefix<'_>, &[u8]) -> Result<Vec<u8>, E>,
+) -> Result<Vec<u8>, E> {
     let mut above: Vec<(PageRef, Vec<u8>)> = Vec::new();
     let mut at = *page;
     let mut plain = loop {
+        if at.codec == PAGE_PATCH {
+            let (structure, field, found) = (STRUCTURE, "page codec", u64::from(at.codec));
+            return Err(FormatError::Field { structure, field, found, allowed: "0 to 3" }.into());
+        }
         let bytes = stored(&at)?;
         match at.codec {
             0 => break bytes, // `check_page_ref` checks that the lengths agree.
             1 => break decode(&at, Prefix::None, &bytes)?,
             2 => break decode(&at, Prefix::Dictionary, &bytes)?,
             _ if above.len() == PAGE_PREFIX_DEPTH_MAX => {
-                return Err(E::from(FormatError::Field {
-                    structure: STRUCTURE,
-                    field: "number of pages that need each other",
-                    found: above.len() as u64 + 1,
-                    allowed: "at most 6",
-                }));
+                return Err(too_many(above.len(), "at most 6").into());
             }
             _ => {
                 let (prefix, _) = split(&at, &bytes)?;
@@ -74,6 +197,15 @@ pub fn plain_bytes<E: From<FormatError>>(
         plain = decode(page, Prefix::Page(&plain), compressed)?;
     }
     Ok(plain)
+}
+
+fn too_many(depth: usize, allowed: &'static str) -> FormatError {
+    FormatError::Field {
+        structure: STRUCTURE,
+        field: "number of pages that need each other",
+        found: depth as u64 + 1,
+        allowed,
+    }
 }
 
 /// Splits what is stored of `page`: the page that is its prefix, and the compressed bytes.
@@ -119,10 +251,78 @@ mod tests {
         assert_eq!(split(&page, &stored), Ok((prefix, &b"rest"[..])));
         assert!(split(&PageRef { offset: 4999, ..page }, &stored).is_err());
         assert!(split(&page, &stored[..31]).is_err());
-        for (place, value) in [(25, 1), (24, 4), (7, 0x80), (19, 0x80)] {
+        for (place, value) in [(25, 1), (24, 8), (7, 0x80), (19, 0x80)] {
             let mut wrong = stored.clone();
             wrong[place] ^= value;
             assert!(split(&page, &wrong).is_err(), "byte {place}");
+        }
+    }
+    #[test]
+    fn a_patch_names_a_page_before_it() {
+        let page = PageRef { offset: 5000, stored_len: 100, codec: 4, ..PageRef::default() };
+        let base = PageRef {
+            offset: 4000,
+            checksum: 7,
+            stored_len: 1000,
+            plain_len: 3000,
+            codec: 4,
+            ..PageRef::default()
+        };
+        let head = PatchHead { generation: 300, base, is_compressed: true };
+        let mut stored = head.encode();
+        assert!(stored.len() <= PATCH_HEAD_LEN_MAX);
+        let len = stored.len();
+        stored.extend(b"rest");
+        assert_eq!(PatchHead::split(&page, &stored), Ok((head, &b"rest"[..])));
+        assert!(PatchHead::split(&PageRef { offset: 4999, ..page }, &stored).is_err());
+        for cut in 0..len {
+            assert!(PatchHead::split(&page, &stored[..cut]).is_err(), "cut at {cut}");
+        }
+        stored[len - 1] = 2;
+        assert!(PatchHead::split(&page, &stored).is_err());
+        stored[len - 1] = 1;
+        stored[len - 2] = 5;
+        assert!(PatchHead::split(&page, &stored).is_err());
+    }
+
+    #[test]
+    fn chains_of_patches_end() {
+        let page =
+            |offset: u64, codec| PageRef { offset, stored_len: 50, codec, ..PageRef::default() };
+        // Each page needs the one that lies 100 bytes before it, which claims to be a patch, too.
+        let mut read = 0;
+        let found = plain_bytes::<Failure>(
+            &page(5000, PAGE_PATCH),
+            |at| {
+                read += 1;
+                let base = page(at.offset - 100, PAGE_PATCH);
+                Ok(PatchHead { generation: 0, base, is_compressed: false }.encode())
+            },
+            |_, _, _| Ok(Vec::new()),
+        );
+        assert!(found.is_err());
+        assert_eq!(read, PAGE_PATCH_DEPTH_MAX);
+        // A patch is no prefix.
+        let found = plain_bytes::<Failure>(
+            &page(5000, PAGE_WITH_PREFIX),
+            |_| Ok(encode(&page(100, PAGE_PATCH)).to_vec()),
+            |_, _, _| Ok(Vec::new()),
+        );
+        assert!(found.is_err());
+    }
+
+    #[derive(Debug)]
+    struct Failure;
+
+    impl From<FormatError> for Failure {
+        fn from(_: FormatError) -> Self {
+            Self
+        }
+    }
+
+    impl From<TableError> for Failure {
+        fn from(_: TableError) -> Self {
+            Self
         }
     }
 }

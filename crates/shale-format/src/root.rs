@@ -1,13 +1,15 @@
 //! The root: bounds, shared tables and the snapshots with theirs.
 //!
 //! The payload of a root section is one `RootRaw`, then a `SnapshotRaw` and a name for each
-//! snapshot. `decode` checks every length against the limits and refuses trailing bytes. It checks
-//! only the form of table roots; pages are checked when they are read.
+//! snapshot. A root that an append wrote may name an earlier root of the image, which has the
+//! records of older snapshots: [`Root::join`] puts them together. `decode` checks every length
+//! against the limits and refuses trailing bytes. It checks only the form of table roots; pages are
+//! checked when they are read.
 
 use crate::error::FormatError;
 use crate::limits::{
     FRAME_PLAIN_LEN_MAX, PAGE_PLAIN_LEN_MAX, PAGE_STORED_LEN_MAX, REFERENCE_COUNT_MAX,
-    REFERENCE_DEPTH_MAX, SNAPSHOT_COUNT_MAX, SNAPSHOT_NAME_LEN_MAX,
+    REFERENCE_DEPTH_MAX, ROOT_DEPTH_MAX, SNAPSHOT_COUNT_MAX, SNAPSHOT_NAME_LEN_MAX,
 };
 use shale_table::{PageRef, TableRoot};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -27,7 +29,8 @@ pub struct PageRefRaw {
     pub stored_len: U32,
     /// Plain bytes.
     pub plain_len: U32,
-    /// 0 stored, 1 zstd, 2 zstd with the table's dictionary, 3 zstd with a page that it names.
+    /// 0 stored, 1 zstd, 2 zstd with the table's dictionary, 3 zstd with a page that it
+    /// names, 4 a patch of a page that it names.
     pub codec: u8,
     /// Reserved, must be zero.
     pub reserved: [u8; 7],
@@ -86,6 +89,75 @@ const _: () = assert!(size_of::<RootRaw>() == 376);
 /// Bit of `RootRaw::needs`: the root of the table `chunks` follows the fixed part, and extents may
 /// lie in rebuilt space.
 pub const ROOT_HAS_CHUNKS: u8 = 1;
+
+/// Bit of `RootRaw::needs`: older snapshots are those of an earlier root, which is named after the
+/// table root of `chunks`.
+pub const ROOT_CONTINUES: u8 = 2;
+
+/// On-disk layout of what names an earlier root.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct EarlierRootRaw {
+    /// Offset of its section header.
+    pub offset: U64,
+    /// Offset of the section header of the same root after the Merkle tree; 0 if there is none.
+    pub copy_offset: U64,
+    /// Bytes of its section, header and stored payload.
+    pub section_len: U64,
+    /// Sum of its stored payload.
+    pub payload_sum: U64,
+    /// Snapshots that are taken from it, the oldest ones.
+    pub snapshot_count: U32,
+    /// Reserved, must be zero.
+    pub reserved: [u8; 4],
+}
+
+const _: () = assert!(size_of::<EarlierRootRaw>() == 40);
+
+/// An earlier root, which has the records of older snapshots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EarlierRoot {
+    /// Offset of its section header.
+    pub offset: u64,
+    /// Offset of the section header of the same root after the Merkle tree; 0 if there is none.
+    pub copy_offset: u64,
+    /// Bytes of its section, header and stored payload.
+    pub section_len: u64,
+    /// Sum of its stored payload.
+    pub payload_sum: u64,
+    /// Snapshots that are taken from it, the oldest ones.
+    pub snapshot_count: u32,
+}
+
+impl EarlierRoot {
+    fn encode(&self) -> EarlierRootRaw {
+        EarlierRootRaw {
+            offset: U64::new(self.offset),
+            copy_offset: U64::new(self.copy_offset),
+            section_len: U64::new(self.section_len),
+            payload_sum: U64::new(self.payload_sum),
+            snapshot_count: U32::new(self.snapshot_count),
+            reserved: [0; 4],
+        }
+    }
+
+    fn decode(raw: &EarlierRootRaw) -> Result<Self, FormatError> {
+        if raw.reserved != [0; 4] {
+            return Err(field("reserved", 1, "0"));
+        }
+        let snapshot_count = raw.snapshot_count.get();
+        if snapshot_count == 0 || snapshot_count >= SNAPSHOT_COUNT_MAX {
+            return Err(field("snapshots of an earlier root", snapshot_count.into(), "1 to 65535"));
+        }
+        Ok(Self {
+            offset: raw.offset.get(),
+            copy_offset: raw.copy_offset.get(),
+            section_len: raw.section_len.get(),
+            payload_sum: raw.payload_sum.get(),
+            snapshot_count,
+        })
+    }
+}
 
 /// On-disk layout of the fixed part of a snapshot's record; its name follows.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
@@ -152,7 +224,10 @@ pub struct Root {
     pub references: TableRoot,
     /// Table `chunks`; empty if no stream is rebuilt.
     pub chunks: TableRoot,
-    /// At least one, the newest last.
+    /// The roots that have the records of the first snapshots: the one that this root names, the
+    /// one that it names, and so on. Of a root that was decoded and not joined, only the first.
+    pub earlier: Vec<EarlierRoot>,
+    /// At least one, the newest last. Of a root that was decoded and not joined, only its own.
     pub snapshots: Vec<Snapshot>,
 }
 
@@ -185,20 +260,28 @@ impl Root {
         self.chunks.row_count > 0
     }
 
-    /// Returns the payload of a root section.
+    /// Returns the payload of a root section: with the records of snapshots that no earlier root
+    /// has.
     ///
     /// # Errors
     /// A name or the number of snapshots is beyond its limit.
     pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
-        let snapshot_count = self.snapshots.len() as u64;
-        if snapshot_count == 0 || snapshot_count > u64::from(SNAPSHOT_COUNT_MAX) {
+        let earlier = self.earlier.first();
+        if self.snapshots.len() as u64 > u64::from(SNAPSHOT_COUNT_MAX) {
+            return Err(field("snapshot count", self.snapshots.len() as u64, "1 to 65536"));
+        }
+        let own = earlier.map_or(0, |earlier| earlier.snapshot_count as usize);
+        let own = self.snapshots.get(own..).unwrap_or_default();
+        let snapshot_count = own.len() as u64;
+        if snapshot_count == 0 {
             return Err(field("snapshot count", snapshot_count, "1 to 65536"));
         }
         let raw = RootRaw {
             snapshot_count: U32::new(snapshot_count as u32),
             reference_count_max: U16::new(self.bounds.reference_count_max),
             depth_max: self.bounds.depth_max,
-            needs: if self.has_chunks() { ROOT_HAS_CHUNKS } else { 0 },
+            needs: if self.has_chunks() { ROOT_HAS_CHUNKS } else { 0 }
+                | if earlier.is_some() { ROOT_CONTINUES } else { 0 },
             frame_plain_len_max: U64::new(self.bounds.frame_plain_len_max),
             read_bytes_max: U64::new(self.bounds.read_bytes_max),
             contents: encode_table(&self.contents),
@@ -210,7 +293,10 @@ impl Root {
         if self.has_chunks() {
             out.extend_from_slice(encode_table(&self.chunks).as_bytes());
         }
-        for snapshot in &self.snapshots {
+        if let Some(earlier) = earlier {
+            out.extend_from_slice(earlier.encode().as_bytes());
+        }
+        for snapshot in own {
             let name_len = snapshot.name.len();
             if name_len > SNAPSHOT_NAME_LEN_MAX {
                 return Err(field("snapshot name length", name_len as u64, "at most 255"));
@@ -234,7 +320,7 @@ impl Root {
     }
 
     /// Reads and checks the payload of a root section. Allocates one record for each snapshot
-    /// found.
+    /// found. If the root names an earlier one, [`Root::join`] has to follow.
     ///
     /// # Errors
     /// The payload is too short or too long, a reserved byte is not zero, or a value is beyond its
@@ -246,8 +332,9 @@ impl Root {
         if snapshot_count == 0 || snapshot_count > SNAPSHOT_COUNT_MAX {
             return Err(field("snapshot count", u64::from(snapshot_count), "1 to 65536"));
         }
-        if raw.needs & !ROOT_HAS_CHUNKS != 0 {
-            return Err(FormatError::Features { bits: u64::from(raw.needs & !ROOT_HAS_CHUNKS) });
+        let unknown = raw.needs & !(ROOT_HAS_CHUNKS | ROOT_CONTINUES);
+        if unknown != 0 {
+            return Err(FormatError::Features { bits: u64::from(unknown) });
         }
         if u32::from(raw.reference_count_max.get()) > REFERENCE_COUNT_MAX {
             let found = u64::from(raw.reference_count_max.get());
@@ -272,6 +359,7 @@ impl Root {
             frames: decode_table(&raw.frames)?,
             references: decode_table(&raw.references)?,
             chunks: TableRoot::default(),
+            earlier: Vec::new(),
             snapshots: Vec::new(),
         };
         if raw.needs & ROOT_HAS_CHUNKS != 0 {
@@ -281,6 +369,12 @@ impl Root {
             if !root.has_chunks() {
                 return Err(field("rows of chunks", 0, "at least 1"));
             }
+            rest = after;
+        }
+        if raw.needs & ROOT_CONTINUES != 0 {
+            let (raw, after) = EarlierRootRaw::read_from_prefix(rest)
+                .map_err(|_| short(size_of::<EarlierRootRaw>(), rest.len()))?;
+            root.earlier.push(EarlierRoot::decode(&raw)?);
             rest = after;
         }
         for _ in 0..snapshot_count {
@@ -313,6 +407,59 @@ impl Root {
             return Err(field("bytes after the last snapshot", rest.len() as u64, "0"));
         }
         Ok(root)
+    }
+
+    /// Puts the snapshots of earlier roots before those of this one, whose section is at `offset`.
+    /// Calls `read` for each earlier root, at most [`ROOT_DEPTH_MAX`].
+    ///
+    /// # Errors
+    /// Those of `read`; roots do not lie before each other, there are too many, or they do not have
+    /// the snapshots.
+    pub fn join<E: From<FormatError>>(
+        mut self,
+        offset: u64,
+        mut read: impl FnMut(&EarlierRoot) -> Result<Self, E>,
+    ) -> Result<Self, E> {
+        let (mut before, mut found) = (offset, Vec::new());
+        let mut count = self.snapshots.len();
+        let mut next = self.earlier.pop();
+        while let Some(earlier) = next {
+            if found.len() == ROOT_DEPTH_MAX {
+                let allowed = "at most 12";
+                return Err(
+                    field("roots that need each other", found.len() as u64 + 1, allowed).into()
+                );
+            }
+            let ends =
+                [earlier.offset, earlier.copy_offset].map(|at| at.checked_add(earlier.section_len));
+            if ends.iter().any(|end| end.is_none_or(|end| end > before)) {
+                let allowed = "before the root that names it";
+                return Err(field("offset of an earlier root", earlier.offset, allowed).into());
+            }
+            let mut root = read(&earlier)?;
+            count += root.snapshots.len();
+            if count > SNAPSHOT_COUNT_MAX as usize {
+                return Err(field("snapshot count", count as u64, "1 to 65536").into());
+            }
+            (before, next) = (earlier.offset, root.earlier.pop());
+            found.push((earlier, root.snapshots));
+        }
+        let mut snapshots = Vec::with_capacity(count);
+        for (earlier, own) in found.iter_mut().rev() {
+            snapshots.append(own);
+            let wanted = earlier.snapshot_count as usize;
+            if snapshots.len() < wanted {
+                let found = snapshots.len() as u64;
+                return Err(
+                    field("snapshots of an earlier root", found, "as many as are taken").into()
+                );
+            }
+            snapshots.truncate(wanted);
+        }
+        snapshots.append(&mut self.snapshots);
+        self.snapshots = snapshots;
+        self.earlier = found.into_iter().map(|(earlier, _)| earlier).collect();
+        Ok(self)
     }
 }
 
@@ -356,8 +503,8 @@ pub(crate) fn decode_page_ref(raw: &PageRefRaw) -> Result<PageRef, FormatError> 
 /// # Errors
 /// A value is beyond its limit.
 pub fn check_page_ref(page: &PageRef) -> Result<(), FormatError> {
-    if page.codec > 3 {
-        return Err(field("page codec", u64::from(page.codec), "0 to 3"));
+    if page.codec > 4 {
+        return Err(field("page codec", u64::from(page.codec), "0 to 4"));
     }
     if page.plain_len > PAGE_PLAIN_LEN_MAX {
         return Err(field("page plain length", u64::from(page.plain_len), "at most 4 MiB"));
@@ -403,4 +550,86 @@ fn decode_table(raw: &TableRootRaw) -> Result<TableRoot, FormatError> {
         top: decode_page_ref(&raw.top)?,
         dictionary: decode_page_ref(&raw.dictionary)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Offset of the root of the state with `count` snapshots; each root has a copy 500 bytes on.
+    fn place(count: u32) -> EarlierRoot {
+        let offset = u64::from(count) * 1000;
+        EarlierRoot {
+            offset,
+            copy_offset: offset + 500,
+            section_len: 100,
+            payload_sum: 7,
+            snapshot_count: count,
+        }
+    }
+
+    fn snapshots(names: std::ops::Range<u32>) -> Vec<Snapshot> {
+        names.map(|n| Snapshot { name: vec![n as u8], ..Snapshot::default() }).collect()
+    }
+
+    /// The payload of a root with `count` snapshots that names the one with `of`, if that is not 0.
+    fn payload(count: u32, of: u32) -> Vec<u8> {
+        let earlier = (of > 0).then(|| place(of)).into_iter().collect();
+        let snapshots = snapshots(0..count);
+        Root { earlier, snapshots, ..Root::default() }.encode().unwrap()
+    }
+
+    fn joined(root: &[u8], of: &dyn Fn(u32) -> u32) -> Result<Root, FormatError> {
+        Root::decode(root)?.join(100_000, |earlier| {
+            let count = (earlier.offset / 1000) as u32;
+            Root::decode(&payload(count, of(count)))
+        })
+    }
+
+    #[test]
+    fn snapshots_of_earlier_roots_come_first() {
+        let of = |count: u32| count.saturating_sub(1);
+        let root = joined(&payload(9, 8), &of).unwrap();
+        assert_eq!(root.snapshots, snapshots(0..9));
+        assert_eq!(root.earlier, (1..9).rev().map(place).collect::<Vec<_>>());
+        // What a root does not have itself, it does not store.
+        let whole = payload(9, 0).len();
+        assert_eq!(payload(9, 8).len() + 8 * (544 + 1) - 40, whole);
+        assert_eq!(joined(&payload(9, 0), &of).unwrap().snapshots, snapshots(0..9));
+    }
+
+    #[test]
+    fn chains_of_roots_end() {
+        let of = |count: u32| count.saturating_sub(1);
+        assert!(joined(&payload(ROOT_DEPTH_MAX as u32 + 1, ROOT_DEPTH_MAX as u32), &of).is_ok());
+        assert!(
+            joined(&payload(ROOT_DEPTH_MAX as u32 + 2, ROOT_DEPTH_MAX as u32 + 1), &of).is_err()
+        );
+        // A root that does not lie before the one that names it, and one with too few snapshots.
+        assert!(
+            Root::decode(&payload(200, 199)).unwrap().join(100, |_| unreachable_root()).is_err()
+        );
+        let few = |_: &EarlierRoot| Root::decode(&payload(2, 0));
+        assert!(Root::decode(&payload(5, 4)).unwrap().join(100_000, few).is_err());
+    }
+
+    fn unreachable_root() -> Result<Root, FormatError> {
+        panic!("a root is read that does not lie before");
+    }
+
+    #[test]
+    fn what_names_a_root_is_checked() {
+        let good = payload(3, 2);
+        let at = size_of::<RootRaw>();
+        assert!(Root::decode(&good).is_ok());
+        for (place, what) in [(at + 36, "reserved"), (7, "needs")] {
+            let mut wrong = good.clone();
+            wrong[place] |= 0x80;
+            assert!(Root::decode(&wrong).is_err(), "{what}");
+        }
+        let mut none = good.clone();
+        none[at + 32..at + 36].fill(0);
+        assert!(Root::decode(&none).is_err(), "no snapshot is taken");
+        assert!(Root::decode(&good[..at + 39]).is_err());
+    }
 }

@@ -6,8 +6,8 @@
 //! not stored again.
 
 use crate::{
-    Bases, ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSink, PageSource, Schema, TableError,
-    TableRoot, Value,
+    Bases, ColumnKind, INDEX_SCHEMA, Page, PageRef, PageSink, PageSource, Patched, Schema,
+    TableError, TableRoot, Value,
     index::{self, IndexEntry},
     integers,
     limits::{
@@ -64,6 +64,15 @@ pub struct PageRows {
 }
 
 impl PageRows {
+    /// Decodes the plain bytes of a page of this schema, or of an index page in either form.
+    ///
+    /// # Errors
+    /// The bytes are not a page.
+    pub fn from_plain(schema: &'static Schema, plain: Vec<u8>) -> Result<Self, TableError> {
+        let (row_count, columns) = Patched::new(plain)?.into_columns()?;
+        Ok(Self { schema, columns, row_count })
+    }
+
     /// Returns the plain page that compresses best. It depends on the rows and on `left`, which
     /// tells how many bytes a compressor leaves of some. `left` is called three times for each long
     /// column of integers, with up to 128 KiB. If it always returns the length, the page is as
@@ -75,6 +84,11 @@ impl PageRows {
         encode_page_by(self.schema, &self.columns, self.row_count, &mut |values, plain| {
             integers::encode_compressed(values, left, plain);
         })
+    }
+
+    /// The schema, the columns and the number of rows.
+    pub(crate) fn parts(&self) -> (&'static Schema, &[ColumnBuffer], usize) {
+        (self.schema, &self.columns, self.row_count)
     }
 
     /// Rows of the page, at least 1.

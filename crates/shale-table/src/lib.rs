@@ -69,6 +69,7 @@ mod write; // the writing side of a page
 mod shift; // columns that are counted from a base of their page
 mod index; // index pages: the same format with a schema of its own
 mod builder; // rows in, pages out, in bounded memory
+mod patch; // a page as its differences from another one
 mod table; // rows out, touching few pages
 mod cursor; // many reads near each other
 mod column; // one column in order
@@ -81,6 +82,7 @@ pub use cursor::Cursor;
 pub use error::TableError;
 pub use index_schema::{INDEX_SCHEMA, SHIFTED_INDEX_SCHEMA};
 pub use page::{ColumnSummary, PAGE_VERSION, Page, PageSummary};
+pub use patch::{Alignment, Earlier, Patched, patch};
 pub use schema::{Bases, ColumnKind, ColumnSpec, Only, SHIFTS_MAX, Schema, Shift, Value};
 pub use store::{PageRef, PageSink, PageSource, TableRoot};
 pub use table::{PageVisit, Table};

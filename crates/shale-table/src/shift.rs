@@ -16,6 +16,16 @@ fn holds(shift: &Shift, columns: &[ColumnBuffer], row: usize) -> bool {
     })
 }
 
+/// Returns whether the value of `column` in row `row` is counted from a base.
+pub(crate) fn is_shifted(
+    schema: &'static Schema,
+    columns: &[ColumnBuffer],
+    column: usize,
+    row: usize,
+) -> bool {
+    schema.shifts.iter().any(|shift| shift.column == column && holds(shift, columns, row))
+}
+
 /// Returns the least number of each shifted column, or 0 where no row is shifted.
 pub(crate) fn bases(schema: &'static Schema, columns: &[ColumnBuffer]) -> Bases {
     let mut bases = Bases::default();

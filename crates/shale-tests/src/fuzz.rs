@@ -24,7 +24,7 @@ use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::superblock::SUPERBLOCK_LEN;
 use shale_read::MemorySource;
 use shale_source::manifest::{self, Detail, Given};
-use shale_table::{ColumnKind, Page, Schema};
+use shale_table::{ColumnKind, Page, Patched, Schema};
 use std::sync::Arc;
 
 /// Schemas of pages by the first byte of an input of [`table_page`].
@@ -63,6 +63,23 @@ pub fn table_page(bytes: &[u8]) {
             ColumnKind::U64 => read_integers(&page, column, rows),
             ColumnKind::Bytes => read_strings(&page, column, rows),
         }
+    }
+}
+
+/// Takes the bytes as the input of [`table_page`], behind the two bytes of its length, and a patch.
+/// Applies the patch, and reads the result in every way.
+pub fn page_patch(bytes: &[u8]) {
+    let Some((len, rest)) = bytes.split_first_chunk() else { return };
+    let Some((page, patch)) = rest.split_at_checked(u16::from_le_bytes(*len).into()) else {
+        return;
+    };
+    let Some((schema, plain)) = page.split_first() else { return };
+    let Ok(mut patched) = Patched::new(plain.to_vec()) else { return };
+    if patched.apply(patch).is_err() {
+        return;
+    }
+    if let Ok(plain) = patched.into_plain() {
+        table_page(&[&[*schema], &plain[..]].concat());
     }
 }
 

@@ -7,7 +7,9 @@ use shale_codec::{
 };
 use shale_deflate::{Chunk, Cut, InHand, Limits, Model, Strategy, Task, analyze, rebuild};
 use shale_format::schema;
-use shale_table::{PageRef, PageSink, Schema, TableBuilder, TableError, Value};
+use shale_table::{
+    Earlier, PageRef, PageRows, PageSink, Schema, TableBuilder, TableError, Value, patch,
+};
 
 /// Keeps the pages that a builder makes.
 struct Pages(Vec<Vec<u8>>);
@@ -95,6 +97,28 @@ pub fn pages() -> Vec<Vec<u8>> {
         for style in 0..6 {
             let pages = table(schema, 300, style, 4096, &mut random);
             seeds.extend(pages.first().map(|page| seed(number, page)));
+        }
+    }
+    seeds
+}
+
+/// Inputs of [`crate::fuzz::page_patch`]: a page, and patches that make another one of its schema
+/// of it, or a part of it.
+pub fn patches() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for pair in pages().windows(2) {
+        let schema = crate::fuzz::SCHEMAS[usize::from(pair[0][0])];
+        if std::ptr::eq(schema, &shale_table::INDEX_SCHEMA) || pair[0][0] != pair[1][0] {
+            continue;
+        }
+        let rows = |page: &[u8]| PageRows::from_plain(schema, page[1..].to_vec()).expect("a page");
+        let earlier = Earlier::new(pair[0][1..].to_vec()).expect("a page");
+        let (start, rest) = rows(&pair[0]).split(100);
+        let Ok(len) = u16::try_from(pair[0].len()) else { continue };
+        for new in [rows(&pair[1]), start, rest] {
+            let aligned = earlier.align(&new).expect("pages of one schema");
+            let patch = patch(&earlier, &new, &aligned);
+            seeds.push([&len.to_le_bytes()[..], &pair[0], &patch].concat());
         }
     }
     seeds

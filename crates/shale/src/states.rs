@@ -74,9 +74,11 @@ fn state_at(image: &Image, offset: u64) -> Result<Option<State>, ReadError> {
     let trailer = Trailer::decode(&payload, offset)?;
     let Some(section) = image.section_at(trailer.root_offset)? else { return Ok(None) };
     let root = Root::decode(&image.section_payload(&section, ROOT_PLAIN_LEN_MAX)?)?;
+    // Those of earlier roots need not be read to be counted.
+    let older = root.earlier.first().map_or(0, |earlier| earlier.snapshot_count as usize);
     Ok(Some(State {
         image_len: trailer.image_len,
-        snapshot_count: root.snapshots.len(),
+        snapshot_count: older + root.snapshots.len(),
         previous_trailer_offset: trailer.previous_trailer_offset,
     }))
 }

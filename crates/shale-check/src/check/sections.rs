@@ -16,7 +16,7 @@ use shale_format::{FormatError, Root, SectionHeader, SectionType, Superblock, Tr
 use super::context::Context;
 use super::findings::Scope;
 use super::payload::{check_payload, is_bulk, section_place};
-use super::store::Store;
+use super::store::{PageFault, Store};
 use crate::error::Error;
 
 /// Bytes read at once while searching.
@@ -256,7 +256,7 @@ fn read_root(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Optio
     let at = |offset: u64| layout.sections.iter().find(|section| section.offset == offset);
     let result = match at(trailer.root_offset) {
         None => Err("no whole section is where the trailer says the root is".to_owned()),
-        Some(section) => decode_root(context.store, section, trailer.root_section_len),
+        Some(section) => whole_root(context.store, layout, section, trailer.root_section_len),
     };
     let what = match result {
         Ok(root) => return Some(root),
@@ -267,7 +267,7 @@ fn read_root(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Optio
         .and_then(|merkle| at(merkle.end()))
         .and_then(|section| {
             let len = section.end() - section.offset;
-            decode_root(context.store, section, len).ok()
+            whole_root(context.store, layout, section, len).ok()
         });
     let range = Some((trailer.root_offset, Some(trailer.root_section_len)));
     match &second {
@@ -278,6 +278,32 @@ fn read_root(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Optio
         None => context.findings.add_about("root", range, what, Scope::Everything),
     }
     second
+}
+
+/// Reads a root and the earlier ones that it needs.
+fn whole_root(
+    store: &Store,
+    layout: &Layout,
+    section: &SectionHeader,
+    expected: u64,
+) -> Result<Root, String> {
+    let at = |offset: u64| layout.sections.iter().find(|section| section.offset == offset);
+    let root = decode_root(store, section, expected)?;
+    let joined = root.join(section.offset, |earlier| {
+        let read = |offset| match at(offset) {
+            Some(section) if section.payload_sum == earlier.payload_sum => {
+                decode_root(store, section, earlier.section_len)
+            }
+            _ => Err("no section with its sum is there".to_owned()),
+        };
+        let first = read(earlier.offset);
+        let found = first.or_else(|what| read(earlier.copy_offset).map_err(|_| what));
+        found.map_err(|what| {
+            let at = earlier.offset;
+            PageFault(format!("it needs the root at offset {at}, and this: {what}"))
+        })
+    });
+    joined.map_err(|fault| fault.0)
 }
 
 fn decode_root(store: &Store, section: &SectionHeader, expected: u64) -> Result<Root, String> {

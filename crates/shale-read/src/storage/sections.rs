@@ -94,14 +94,15 @@ fn decode_payload(
     Ok(plain)
 }
 
-/// Reads the root that `trailer` names. One read.
+/// Reads the root that `trailer` names. One read, and one for each earlier root that it needs.
 pub(crate) fn read_root(
     stored: &Stored,
     trailer: &Trailer,
     image_tag: u64,
     decoders: &Decoders,
 ) -> Result<Root, ReadError> {
-    root_at(stored, trailer.root_offset, trailer.root_section_len, image_tag, decoders)
+    let (offset, len) = (trailer.root_offset, trailer.root_section_len);
+    joined_root_at(stored, offset, len, image_tag, decoders)
 }
 
 /// Reads the second root of an image, the section after the Merkle tree. Four reads.
@@ -116,15 +117,37 @@ pub(crate) fn read_second_root(
         .at(|| format!("merkle section at offset {offset}"))?;
     let header = read_header(stored, merkle.end(), image_tag)
         .at(|| format!("second root at offset {}", merkle.end()))?;
-    root_at(stored, header.offset, header.end() - header.offset, image_tag, decoders)
+    joined_root_at(stored, header.offset, header.end() - header.offset, image_tag, decoders)
 }
 
-/// Reads the root in the section of `len` bytes at `offset`.
-pub(crate) fn root_at(
+/// Reads the root in the section of `len` bytes at `offset`, and the earlier ones that it needs. If
+/// one of these is damaged, its copy is read.
+pub(crate) fn joined_root_at(
     stored: &Stored,
     offset: u64,
     len: u64,
     image_tag: u64,
+    decoders: &Decoders,
+) -> Result<Root, ReadError> {
+    root_at(stored, offset, len, (image_tag, None), decoders)?.join(offset, |earlier| {
+        let at = |offset| {
+            let sum = Some(earlier.payload_sum);
+            root_at(stored, offset, earlier.section_len, (image_tag, sum), decoders)
+        };
+        at(earlier.offset).or_else(|error| match earlier.copy_offset {
+            0 => Err(error),
+            copy => at(copy).map_err(|_| error),
+        })
+    })
+}
+
+/// Reads the root in the section of `len` bytes at `offset`, whose payload has this sum, if it is
+/// known.
+fn root_at(
+    stored: &Stored,
+    offset: u64,
+    len: u64,
+    (image_tag, payload_sum): (u64, Option<u64>),
     decoders: &Decoders,
 ) -> Result<Root, ReadError> {
     let read = || -> Result<Root, ReadError> {
@@ -144,7 +167,9 @@ pub(crate) fn root_at(
                 let expected = Expected::Exactly(len - SECTION_HEADER_LEN as u64);
                 return Err(value("length of its payload", header.stored_len, expected));
             }
-            check_sum("payload", header.payload_sum, &section[SECTION_HEADER_LEN..])?;
+            let payload = &section[SECTION_HEADER_LEN..];
+            check_sum("payload", payload_sum.unwrap_or(header.payload_sum), payload)?;
+            check_sum("payload", header.payload_sum, payload)?;
             Ok(header)
         })?;
         let payload = section.split_off(SECTION_HEADER_LEN);

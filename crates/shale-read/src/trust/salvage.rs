@@ -15,7 +15,7 @@ use shale_format::{SectionHeader, SectionType, Superblock, Trailer};
 
 use crate::counters::Counters;
 use crate::storage::decoders::Decoders;
-use crate::storage::sections::root_at;
+use crate::storage::sections::joined_root_at;
 use crate::storage::source::ByteSource;
 use crate::storage::stored::Stored;
 use crate::trust::parity::read_available;
@@ -104,7 +104,7 @@ pub fn remains(source: &Arc<dyn ByteSource>, start: u64) -> Option<Remains> {
         }
         let section_len = header.stored_len.saturating_add(SECTION_HEADER_LEN as u64);
         if header.section_type == SectionType::Root as u16
-            && root_at(&stored, header.offset, section_len, image_tag, &decoders).is_ok()
+            && joined_root_at(&stored, header.offset, section_len, image_tag, &decoders).is_ok()
         {
             roots.push((header.offset, section_len));
         }

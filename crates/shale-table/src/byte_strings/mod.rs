@@ -28,7 +28,11 @@ mod numbered; // a prefix, a number, a suffix
 
 use std::{cmp::Ordering, fmt, ops::Range};
 
-use crate::{error::Damage, varint::Reader};
+use crate::{
+    error::Damage,
+    integers,
+    varint::{self, Reader},
+};
 pub(crate) use buffer::StringBuffer;
 use simple::{Simple, TAG_DICTIONARY, TAG_NUMBERED};
 use {dictionary::Dictionary, numbered::Numbered};
@@ -165,6 +169,22 @@ pub(crate) fn encode(strings: &StringBuffer, out: &mut Vec<u8>) {
         best = dictionary;
     }
     out.extend_from_slice(&best);
+}
+
+/// Returns whether a section with this tag is one of strings.
+pub(crate) fn is_tag(tag: u8) -> bool {
+    (simple::TAG_CONSTANT..=TAG_NUMBERED).contains(&tag)
+}
+
+/// Appends `strings` (at least one) as a section that is quick to make: constant or plain.
+pub(crate) fn encode_quickly(strings: &StringBuffer, out: &mut Vec<u8>) {
+    if simple::is_constant(strings) {
+        return simple::encode(strings, out);
+    }
+    out.push(simple::TAG_PLAIN);
+    integers::encode_quickly(&strings.ends, out);
+    varint::write(strings.bytes.len() as u64, out);
+    out.extend_from_slice(&strings.bytes);
 }
 
 #[cfg(test)]

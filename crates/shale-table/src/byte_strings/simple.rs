@@ -14,7 +14,7 @@ use crate::{
     varint::{self, Reader, Span},
 };
 
-const TAG_CONSTANT: u8 = 0x20;
+pub(super) const TAG_CONSTANT: u8 = 0x20;
 pub(super) const TAG_PLAIN: u8 = 0x21;
 pub(super) const TAG_FRONT: u8 = 0x22;
 pub(super) const TAG_DICTIONARY: u8 = 0x23;

@@ -261,6 +261,19 @@ pub(crate) fn encode_compressed(
     out.extend_from_slice(&best);
 }
 
+/// Appends `values` (at least one) as a section that is quick to make: constant or packed.
+pub(crate) fn encode_quickly(values: &[u64], out: &mut Vec<u8>) {
+    match values.split_first() {
+        Some((&first, rest)) if rest.iter().all(|&value| value == first) => {
+            encode_constant(first, out);
+        }
+        _ => {
+            out.push(TAG_PACKED);
+            packed::encode(values, out);
+        }
+    }
+}
+
 fn encode_constant(value: u64, out: &mut Vec<u8>) {
     if value < 0x80 {
         return out.push(value as u8 | 0x80);

@@ -85,6 +85,7 @@ fn manifest(path: &Path) -> Result<()> {
 fn write_seeds(folder: &Path) -> Result<()> {
     for (target, seeds) in [
         ("table_page", seeds::pages()),
+        ("page_patch", seeds::patches()),
         ("frame_decode", seeds::frames()),
         ("manifest_lines", seeds::manifests()),
         ("take_apart", seeds::containers()),

@@ -140,19 +140,22 @@ impl<'b> Image<'b> {
             return None;
         }
         let mut met = Met::new();
-        met.insert(("snapshots", u32_at(&root, 0)?.into()));
+        let (snapshot_count, roots) = snapshot_count(bytes, u64_at(&trailer, 0)?, &root, tag)?;
+        met.insert(("snapshots", snapshot_count));
+        met.insert(("roots", roots));
         let mut table_at =
             |at, kinds: &[bool]| table(bytes, root.get(at..at + 88)?, kinds, &mut met);
         // The last snapshot is the newest; the ones before are skipped.
         let mut at = 376;
-        let chunks = match *root.get(7)? {
+        let needs = *root.get(7)?;
+        let chunks = match needs & 1 {
             0 => Rows::default(),
-            1 => {
+            _ => {
                 at += 88;
                 table_at(376, &[true; 8])?
             }
-            _ => return None,
         };
+        at += if needs & 2 == 0 { 0 } else { 40 };
         for _ in 1..u32_at(&root, 0)? {
             at += 544 + usize::from(u16::from_le_bytes([*root.get(at)?, *root.get(at + 1)?]));
         }
@@ -443,6 +446,34 @@ impl<'b> Image<'b> {
     }
 }
 
+/// The number of snapshots of a root whose section is at `offset`, and of the roots that it needs,
+/// with itself.
+fn snapshot_count(bytes: &[u8], offset: u64, root: &[u8], tag: u64) -> Option<(u64, u64)> {
+    let needs = *root.get(7).filter(|needs| **needs < 4)?;
+    let own = u64::from(u32_at(root, 0)?);
+    if needs & 2 == 0 {
+        return Some((own, 1));
+    }
+    let earlier = root.get(if needs & 1 == 0 { 376 } else { 464 }..)?.get(..40)?;
+    let (count, section_len) = (u64::from(u32_at(earlier, 32)?), u64_at(earlier, 16)?);
+    let mut found = None;
+    // Both copies are there.
+    for at in [u64_at(earlier, 0)?, u64_at(earlier, 8)?] {
+        let (kind, plain) = section(bytes, at, tag)?;
+        let right = kind == 3
+            && at.checked_add(section_len)? <= offset
+            && u64_at(bytes.get(at as usize..)?, 24)? + 64 == section_len
+            && u64_at(bytes.get(at as usize..)?, 48)? == u64_at(earlier, 24)?;
+        if !right || earlier[36..] != [0; 4] {
+            return None;
+        }
+        found = found.or(Some((at, plain)));
+    }
+    let (at, plain) = found?;
+    let (below, roots) = snapshot_count(bytes, at, &plain, tag)?;
+    (below >= count && count > 0 && roots <= 12).then_some((own + count, roots + 1))
+}
+
 /// Type and plain payload of the section whose header is at `offset`.
 fn section(bytes: &[u8], offset: u64, tag: u64) -> Option<(u16, Vec<u8>)> {
     let header = slice(bytes, offset, 64)?;
@@ -492,6 +523,38 @@ fn page_above(bytes: &[u8], reference: &[u8], dictionary: &[u8], depth: usize) -
     }
 }
 
+/// The columns of a page by its reference, patches included. `kinds` are those of the data pages of
+/// its table; without them it is an index page.
+fn page_columns(
+    bytes: &[u8],
+    reference: &[u8],
+    (dictionary, kinds): (&[u8], Option<&[bool]>),
+    met: &mut Met,
+) -> Option<Vec<Column>> {
+    let (mut at, mut patches) = (reference.to_vec(), Vec::new());
+    while at[24] == 4 {
+        let stored = slice(bytes, u64_at(&at, 0)?, u32_at(&at, 16)?.into())?;
+        let (base, patch) = page::patch_head(stored)?;
+        let end = u64_at(&base, 0)?.checked_add(u32_at(&base, 16)?.into())?;
+        if xxh3_64(stored) != u64_at(&at, 8)? || end > u64_at(&at, 0)? || patches.len() == 12 {
+            return None;
+        }
+        patches.push(decoded(patch.0, &[], patch.1, u32_at(&at, 20)?.into())?);
+        met.insert(("codec of patch", patch.0.into()));
+        at = base.to_vec();
+    }
+    let plain = page_bytes(bytes, &at, dictionary)?;
+    let index = vec![true; if plain.get(1) == Some(&11) { 11 } else { 8 }];
+    if kinds.is_none() {
+        met.insert(("index columns", index.len() as u64));
+    }
+    let mut columns = page::page_met(&plain, kinds.unwrap_or(&index), met)?;
+    for patch in patches.iter().rev() {
+        columns = page::patched(&columns, patch, met)?;
+    }
+    Some(columns)
+}
+
 /// Adds the bases of a page to the columns of its table, which its kinds of columns tell apart.
 fn add_bases(columns: &mut [Column], kinds: &[bool], bases: [u64; 3]) {
     let shifts: &[(usize, Option<u64>)] = match kinds {
@@ -528,11 +591,8 @@ fn table(bytes: &[u8], root: &[u8], kinds: &[bool], met: &mut Met) -> Option<Row
         let mut below = Vec::new();
         for (reference, _) in &references {
             met.insert(("page codec", reference[24].into()));
-            let plain = page_bytes(bytes, reference, &dictionary)?;
-            let column_count = if plain.get(1) == Some(&11) { 11 } else { 8 };
-            met.insert(("index columns", column_count));
-            let kinds = vec![true; column_count as usize];
-            let index = Rows { columns: page::page_met(&plain, &kinds, met)? };
+            let columns = page_columns(bytes, reference, (&dictionary, None), met)?;
+            let index = Rows { columns };
             let mut row = 0;
             while index.number(0, row).is_some() {
                 let narrow = |column| index.number(column, row).map(|value| value as u32);
@@ -552,7 +612,7 @@ fn table(bytes: &[u8], root: &[u8], kinds: &[bool], met: &mut Met) -> Option<Row
     let mut columns: Vec<Column> = Vec::new();
     for (reference, bases) in &references {
         met.insert(("page codec", reference[24].into()));
-        let mut more = page::page_met(&page_bytes(bytes, reference, &dictionary)?, kinds, met)?;
+        let mut more = page_columns(bytes, reference, (&dictionary, Some(kinds)), met)?;
         add_bases(&mut more, kinds, *bases);
         if columns.is_empty() {
             columns = more;

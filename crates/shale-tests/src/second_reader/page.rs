@@ -50,6 +50,123 @@ pub fn page_met(bytes: &[u8], columns_are_integers: &[bool], met: &mut Met) -> O
     input.bytes.is_empty().then_some(columns)
 }
 
+/// The head of a page of codec 4: a reference of 32 bytes to its base, and codec and stored bytes
+/// of the patch.
+pub fn patch_head(stored: &[u8]) -> Option<([u8; 32], (u8, &[u8]))> {
+    let mut met = Met::new();
+    let mut input = Input { bytes: stored, met: &mut met };
+    input.varint()?;
+    let mut reference = [0; 32];
+    reference[..8].copy_from_slice(&input.varint()?.to_le_bytes());
+    reference[8..16].copy_from_slice(input.take(8)?);
+    for at in [16, 20] {
+        let len = u32::try_from(input.varint()?).ok()?;
+        reference[at..at + 4].copy_from_slice(&len.to_le_bytes());
+    }
+    reference[24] = input.byte()?;
+    let codec = input.byte().filter(|codec| *codec < 2)?;
+    let rest = input.bytes.len();
+    Some((reference, (codec, &stored[stored.len() - rest..])))
+}
+
+/// Applies a patch to the columns of a page.
+pub fn patched(before: &[Column], patch: &[u8], met: &mut Met) -> Option<Vec<Column>> {
+    let mut input = Input { bytes: patch, met };
+    let rows = usize::try_from(input.varint()?).ok().filter(|rows| (1..=65_536).contains(rows))?;
+    let segment_count = usize::try_from(input.varint()?).ok().filter(|count| *count <= 65_536)?;
+    let rows_before = match before.first()? {
+        Column::Integers(values) => values.len(),
+        Column::Strings(values) => values.len(),
+    };
+    // For each row the one that it comes from, and whether it is that row.
+    let mut from: Vec<(Option<usize>, bool)> =
+        (0..rows_before).map(|row| (Some(row), true)).collect();
+    if segment_count > 0 {
+        from.clear();
+        let mut numbers = || integers(&mut input, segment_count, 4);
+        let (kept, dropped, inserted) = (numbers()?, numbers()?, numbers()?);
+        let mut at = 0u64;
+        for ((kept, dropped), inserted) in kept.into_iter().zip(dropped).zip(inserted) {
+            let end = at.checked_add(kept).filter(|end| *end <= rows_before as u64)?;
+            from.extend((at..end).map(|row| (Some(row as usize), true)));
+            let last = from.last().and_then(|last| last.0);
+            let room = (rows - from.len().min(rows)) as u64;
+            from.extend((0..inserted.min(room + 1)).map(|_| (last, false)));
+            at = end.checked_add(dropped)?;
+        }
+        if at != rows_before as u64 {
+            return None;
+        }
+        input.met.insert(("segments of patch", 1));
+    }
+    if from.len() != rows {
+        return None;
+    }
+    let inserted: Vec<usize> = (0..rows).filter(|&row| !from[row].1).collect();
+    let (mut last, mut columns) = (Vec::new(), Vec::new());
+    for column in before {
+        let kind = input.byte()?;
+        let (form, list) = (kind & 7, kind >> 3);
+        input.met.insert(("form of patch", form.into()));
+        let changed: Vec<usize> = match (form, list) {
+            (0, 0) => Vec::new(),
+            (1 | 2, 0) => {
+                let count =
+                    usize::try_from(input.varint()?).ok().filter(|c| (1..=rows).contains(c))?;
+                let mut next = 0u64;
+                last = Vec::new();
+                for gap in integers(&mut input, count, 4)? {
+                    let row = next.checked_add(gap).filter(|row| *row < rows as u64)?;
+                    last.push(row as usize);
+                    next = row + 1;
+                }
+                last.clone()
+            }
+            (1 | 2, 1) => last.clone(),
+            (1 | 2, 2) => inserted.clone(),
+            (3 | 4, 0) => (0..rows).collect(),
+            _ => return None,
+        };
+        if matches!(form, 1 | 2) {
+            input.met.insert(("rows of patch", list.into()));
+        }
+        if form > 0 && changed.is_empty() {
+            return None;
+        }
+        columns.push(match column {
+            Column::Integers(old) => {
+                let mut values: Vec<u64> =
+                    from.iter().map(|(row, _)| row.map_or(0, |row| old[row])).collect();
+                if form > 0 {
+                    let new = integers(&mut input, changed.len(), 4)?;
+                    for (row, new) in changed.into_iter().zip(new) {
+                        values[row] = match form {
+                            2 | 3 => values[row].wrapping_add(new >> 1 ^ (new & 1).wrapping_neg()),
+                            _ => new,
+                        };
+                    }
+                }
+                Column::Integers(values)
+            }
+            Column::Strings(old) => {
+                let mut values: Vec<Vec<u8>> = from
+                    .iter()
+                    .map(|(row, _)| row.map_or(Vec::new(), |row| old[row].clone()))
+                    .collect();
+                if form > 0 {
+                    if matches!(form, 2 | 3) {
+                        return None;
+                    }
+                    let new = strings(&mut input, changed.len(), true)?;
+                    changed.into_iter().zip(new).for_each(|(row, new)| values[row] = new);
+                }
+                Column::Strings(values)
+            }
+        });
+    }
+    input.bytes.is_empty().then_some(columns)
+}
+
 struct Input<'b> {
     bytes: &'b [u8],
     met: &'b mut Met,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, flock};
+use shale_format::SectionType;
 use shale_tests::command::{Mount, can_mount, create, expect_code, extract, run, shale};
 use shale_tests::manifest::Manifest;
 use shale_tests::model::make;
@@ -346,7 +347,7 @@ fn rows_that_only_moved_are_not_written_again() {
     let bytes = std::fs::read(&path).unwrap();
     let found = Image::open(&bytes).unwrap();
     assert!(found.met().contains(&("index columns", 11)), "no page was shared");
-    assert!(found.met().contains(&("page codec", 3)), "no page has another as its prefix");
+    assert!(found.met().contains(&("page codec", 4)), "no page is a patch");
     let found = found.manifest().expect("the second reader reads it").to_string();
     assert!(found == image::manifest(&bytes).unwrap().to_string());
     let copy = path.with_extension("copy");
@@ -354,6 +355,72 @@ fn rows_that_only_moved_are_not_written_again() {
     assert_snapshot(&copy, folder.path(), "a", &newest);
     let len = |path: &Path| std::fs::metadata(path).unwrap().len();
     assert!(len(&copy) <= len(&path) * 102 / 100, "{} of {}", len(&copy), len(&path));
+}
+
+#[test]
+fn nights_store_what_changed_and_open_as_one_does() {
+    let folder = places::disk();
+    let (source, path) = (folder.path().join("source"), folder.path().join("image.shale"));
+    let mut random = Random::new(48);
+    let mut files = Vec::new();
+    for directory in 0..20 {
+        let inner = source.join(format!("directory-{directory:02}"));
+        std::fs::create_dir_all(&inner).unwrap();
+        for file in 0..60 {
+            files.push(inner.join(format!("file-{file:03}-{:x}", random.below(1 << 20))));
+        }
+    }
+    // Times as programs leave them: each its own, to the nanosecond.
+    let mut seconds = 1_700_000_000;
+    let mut change = |path: &Path| {
+        let len = 20 + random.below(60) as usize;
+        std::fs::write(path, random.bytes(len)).unwrap();
+        seconds += random.below(3);
+        let time = std::time::Duration::new(seconds, random.below(1_000_000_000) as u32);
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + time).unwrap();
+        random.below(1 << 30) as usize
+    };
+    let mut some = files.iter().map(|path| change(path)).last().unwrap();
+    create(&source, &path, &["-1"]);
+    let pages = || {
+        let bytes = std::fs::read(&path).unwrap();
+        let opened = image::open(&bytes).unwrap();
+        let sections = opened.sections().map(Result::unwrap);
+        let pages = sections.filter(|s| s.section_type == SectionType::Pages as u16);
+        pages.map(|section| section.stored_len).sum::<u64>()
+    };
+    let one = pages();
+    // One file in a hundred each night.
+    let mut sizes = vec![one];
+    for _ in 0..24 {
+        for _ in 0..12 {
+            some = change(&files[some % files.len()]);
+        }
+        append(&path, [source.to_str().unwrap(), "-1", "--no-verify"], 0);
+        sizes.push(pages());
+    }
+    let all = sizes[24];
+    assert!(all < one * 2, "{} times the pages of one tree: {sizes:?}", all as f64 / one as f64);
+    run(["check".as_ref(), path.as_os_str()]);
+    let newest = Manifest::of(&source).unwrap();
+    assert_snapshot(&path, folder.path(), "latest", &newest);
+    let bytes = std::fs::read(&path).unwrap();
+    let found = Image::open(&bytes).unwrap();
+    for form in 0..=2 {
+        assert!(found.met().contains(&("form of patch", form)), "no column has form {form}");
+    }
+    let found = found.manifest().expect("the second reader reads it").to_string();
+    assert!(found == image::manifest(&bytes).unwrap().to_string());
+    // A file that comes and one that goes.
+    std::fs::write(source.join("directory-07/between"), "new").unwrap();
+    std::fs::remove_file(&files[900]).unwrap();
+    append(&path, [source.to_str().unwrap(), "-1"], 0);
+    let bytes = std::fs::read(&path).unwrap();
+    Manifest::of(&source).unwrap().assert_equals(&image::manifest(&bytes).unwrap(), "moved");
+    let found = Image::open(&bytes).unwrap();
+    assert!(found.met().contains(&("segments of patch", 1)), "no rows came or went");
+    assert!(found.manifest().unwrap().to_string() == image::manifest(&bytes).unwrap().to_string());
 }
 
 #[test]

@@ -78,6 +78,13 @@ fn table_page() {
 }
 
 #[test]
+fn page_patch() {
+    let seeds = seeds::patches();
+    assert!(seeds.len() >= 30, "{} seeds", seeds.len());
+    run(&seeds, 30_000, fuzz::page_patch);
+}
+
+#[test]
 fn frame_decode() {
     let seeds = seeds::frames();
     assert!(seeds.len() >= 10, "{} seeds", seeds.len());
@@ -189,6 +196,7 @@ fn body(target: &str) -> fn(&[u8]) {
     match target {
         "open_and_walk" => fuzz::open_and_walk,
         "table_page" => fuzz::table_page,
+        "page_patch" => fuzz::page_patch,
         "frame_decode" => fuzz::frame_decode,
         "manifest_lines" => fuzz::manifest_lines,
         "take_apart" => fuzz::take_apart,

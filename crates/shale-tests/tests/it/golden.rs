@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Every golden image; tidy compares this list with the folder.
-const IMAGES: [&str; 26] = [
+const IMAGES: [&str; 28] = [
     "0.1-tiny.shale",
     "0.1-metadata.shale",
     "0.1-contents.shale",
@@ -45,6 +45,8 @@ const IMAGES: [&str; 26] = [
     "0.4-bases.shale",
     "0.4-prefixes.shale",
     "0.4-parity-extended.shale",
+    "0.4-patches.shale",
+    "0.4-roots.shale",
     "0.4-tiny.shale",
 ];
 
@@ -126,9 +128,15 @@ fn golden_images_use_everything_that_the_format_has() {
     all("depth", &mut (0..=8));
     all("encoder", &mut (1..=3));
     all("chunk depth", &mut (1..=3));
-    all("page codec", &mut (0..=3));
+    all("page codec", &mut (0..=4));
     // Tables that are empty, that have one page, and with one level or more of index pages.
     all("levels", &mut [0, 1, 3, 4].into_iter());
+    // Roots that need no other, and one that needs four.
+    all("roots", &mut [1, 5].into_iter());
+    // Patches of every form, with every list of rows, and with rows that come and go.
+    all("form of patch", &mut (0..=4));
+    all("rows of patch", &mut (0..=2));
+    all("segments of patch", &mut [1].into_iter());
     // Without bases, and with them.
     all("index columns", &mut [8, 11].into_iter());
     all("snapshots", &mut (1..=3));

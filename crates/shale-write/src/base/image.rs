@@ -9,10 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use shale_codec::merkle::LeafHasher;
+use shale_format::limits::ROOT_DEPTH_MAX;
 use shale_format::merkle::HashRuns;
-use shale_format::{AppendIndex, MerkleHead, Root};
+use shale_format::{AppendIndex, EarlierRoot, MerkleHead, Root};
 use shale_table::{Page, PageRef, Schema, TableRoot};
 
+use crate::base::generation::patched_by;
 use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
 
@@ -38,6 +40,8 @@ pub struct BaseState {
     pub section_count: u64,
     /// The newest root.
     pub root: Root,
+    /// Where that root is. `None` if it is not known.
+    pub root_place: Option<EarlierRoot>,
     /// Contents, the empty one included.
     pub content_count: u64,
     /// End of content space.
@@ -52,6 +56,25 @@ impl BaseState {
     /// Number of frames.
     pub(crate) fn frame_count(&self) -> u64 {
         self.root.frames.row_count.saturating_sub(1)
+    }
+
+    /// Returns the root that one with `snapshot_count` snapshots names, for the records of older
+    /// ones. `None` if it has all of them itself.
+    pub(crate) fn earlier_root(&self, snapshot_count: usize) -> Option<EarlierRoot> {
+        // Readers of versions before do not look for it.
+        if self.version < (0, 4) {
+            return None;
+        }
+        let newest = self.root_place?;
+        let chain: Vec<EarlierRoot> =
+            std::iter::once(newest).chain(self.root.earlier.iter().copied()).collect();
+        // The first root of an image has generation 0.
+        let wanted = patched_by((snapshot_count as u64).saturating_sub(1)) + 1;
+        let mut roots = chain.iter().enumerate();
+        let fits = |&(nth, root): &(usize, &EarlierRoot)| {
+            u64::from(root.snapshot_count) <= wanted && chain.len() - nth <= ROOT_DEPTH_MAX
+        };
+        roots.find(fits).map(|(_, root)| *root)
     }
 }
 

@@ -1,19 +1,19 @@
 //! Where the pages of a table end that has an earlier one like it, so that both share pages.
 //!
 //! A table of a tree is cut in step with the earlier table first: a page ends with as many rows as
-//! there, and if it holds the same rows, it is that page. At the first page that differs, this
-//! stops. From there on a page may end only at a *mark*: before an entry whose path has a certain
-//! hash. So a change moves few ends of pages, and later trees find the pages of this one again,
-//! wherever they are. The numbers of rows in them are counted from bases (see
+//! there, and if it holds the same rows, it is that page. At the first page in which rows came or
+//! went, this stops. From there on a page may end only at a *mark*: before an entry whose path has
+//! a certain hash. So a change moves few ends of pages, and later trees find the pages of this one
+//! again, wherever they are. The numbers of rows in them are counted from bases (see
 //! [`shale_table::Shift`]), so pages stay equal if rows come or go in front of them.
 //!
 //! A page that is new resembles one of the few pages that follow the last one which both tables
-//! have: those are the ones that it may have as its prefix.
+//! have: those are the ones that it may patch, or have as its prefix.
 
 use std::collections::{HashMap, HashSet};
 
 use shale_codec::{Hasher, xxh3_64};
-use shale_table::{Bases, PageRef, PageRows, Schema, Table, TableRoot};
+use shale_table::{Bases, Earlier, PAGE_ROWS_DEFAULT, PageRef, PageRows, Schema, Table, TableRoot};
 
 use crate::base::image::Base;
 use crate::base::pages::{BasePages, Near, WrittenTable};
@@ -62,8 +62,22 @@ pub(crate) struct Follow {
     used: HashSet<u64>,
     /// The page after the last one that both tables have.
     at: usize,
-    /// Pages that may be prefixes, if this build wrote them.
+    /// Pages that may be prefixes or patched, if this build wrote them; else those that were read
+    /// lately.
     near: HashMap<u64, Near>,
+}
+
+/// Pages that are kept after they were read.
+const NEAR_READ_MAX: usize = 4 * NEAR_COUNT;
+
+/// What the rows of a table are that is in step with an earlier one.
+pub(crate) enum Step {
+    /// The next page of the earlier table.
+    Same(PageRows, PageRef),
+    /// Like it, with as many rows.
+    Alike(PageRows),
+    /// Something else, in parts. The last part may go on.
+    Other(Vec<PageRows>),
 }
 
 impl Follow {
@@ -118,8 +132,8 @@ impl Follow {
         self.next.and_then(|next| self.pages.get(next)).is_some_and(|page| page.0 == held_rows)
     }
 
-    /// Compares rows with the next page of the earlier table. If they differ, or if there is none,
-    /// the tables are not in step any more.
+    /// Compares rows with the next page of the earlier table. If that is another one, or if there
+    /// is none, the tables are not in step any more.
     ///
     /// # Errors
     /// The image cannot be read.
@@ -127,23 +141,70 @@ impl Follow {
         &mut self,
         base: Option<&dyn Base>,
         schema: &'static Schema,
-        rows: &PageRows,
-    ) -> Result<Option<PageRef>, WriteError> {
-        let Some(next) = self.next.take() else { return Ok(None) };
-        let Some(&(row_count, page)) = self.pages.get(next) else { return Ok(None) };
+        rows: PageRows,
+    ) -> Result<Step, WriteError> {
+        let next = self.next.take();
+        let Some((next, &(row_count, page))) = next.and_then(|n| Some((n, self.pages.get(n)?)))
+        else {
+            return Ok(Step::Other(self.split(rows)));
+        };
         let has_bases = page.bases != Bases::default();
         let bases = if has_bases { rows.bases() } else { Bases::default() };
-        if row_count != rows.row_count() || !self.is_page(base, schema, rows, next, bases)? {
-            return Ok(None);
+        if row_count != rows.row_count() {
+            return Ok(Step::Other(self.split(rows)));
         }
-        self.used.insert(page.offset);
-        (self.next, self.at) = (Some(next + 1), next + 1);
+        if self.is_page(base, schema, &rows, next, bases)? {
+            self.used.insert(page.offset);
+            (self.next, self.at) = (Some(next + 1), next + 1);
+            self.marks.clear();
+            return Ok(Step::Same(rows, PageRef { bases, ..page }));
+        }
+        self.at = next;
+        if !self.is_alike(base, &rows, page)? {
+            return Ok(Step::Other(self.split(rows)));
+        }
+        self.next = Some(next + 1);
         self.marks.clear();
-        Ok(Some(PageRef { bases, ..page }))
+        Ok(Step::Alike(rows))
     }
 
-    /// Splits rows that are not in step at their marks. The last part may go on.
-    pub(crate) fn split(&mut self, mut rows: PageRows) -> Vec<PageRows> {
+    /// Returns whether most rows are those of a page of the earlier table. If rows came or went,
+    /// the next page begins elsewhere, so the tables are alike only if pages end by their number of
+    /// rows anyway.
+    fn is_alike(
+        &mut self,
+        base: Option<&dyn Base>,
+        rows: &PageRows,
+        page: PageRef,
+    ) -> Result<bool, WriteError> {
+        let Some(near) = self.near_page(base, page)? else { return Ok(false) };
+        let earlier = Earlier::new(near.base.plain.to_vec())?;
+        let Some(aligned) = earlier.align(rows) else { return Ok(false) };
+        let row_count = rows.row_count();
+        let is_cut_by_count = row_count == PAGE_ROWS_DEFAULT;
+        Ok(aligned.equal() * 2 >= row_count && (is_cut_by_count || !aligned.moves()))
+    }
+
+    /// Returns what is near to a page of the earlier table, if it can be known.
+    fn near_page(
+        &mut self,
+        base: Option<&dyn Base>,
+        page: PageRef,
+    ) -> Result<Option<Near>, WriteError> {
+        if let Some(near) = self.near.get(&page.offset) {
+            return Ok(Some(near.clone()));
+        }
+        let (None, Some(base)) = (&self.hashes, base) else { return Ok(None) };
+        let near = Near::of(base, &self.root, page)?;
+        if self.near.len() >= NEAR_READ_MAX {
+            self.near.clear();
+        }
+        self.near.insert(page.offset, near.clone());
+        Ok(Some(near))
+    }
+
+    /// Splits rows that are not in step at their marks.
+    fn split(&mut self, mut rows: PageRows) -> Vec<PageRows> {
         self.next = None;
         let mut parts = Vec::new();
         let mut start = 0;
@@ -184,17 +245,15 @@ impl Follow {
         Ok(None)
     }
 
-    /// Returns the pages of the earlier table that the next new page may have as its prefix.
+    /// Returns the pages of the earlier table that the next new page may have as its prefix, or
+    /// patch.
     ///
     /// # Errors
     /// The image cannot be read.
-    pub(crate) fn near(&self, base: Option<&dyn Base>) -> Result<Vec<Near>, WriteError> {
+    pub(crate) fn near(&mut self, base: Option<&dyn Base>) -> Result<Vec<Near>, WriteError> {
         let first = self.at.saturating_sub(NEAR_BEFORE).min(self.pages.len());
-        let pages = self.pages[first..].iter().take(NEAR_COUNT);
-        let found = pages.map(|(_, page)| match (&self.hashes, base) {
-            (None, Some(base)) => Near::of(base, &self.root, *page).map(Some),
-            _ => Ok(self.near.get(&page.offset).cloned()),
-        });
+        let end = self.pages.len().min(first + NEAR_COUNT);
+        let found = (first..end).map(|at| self.near_page(base, self.pages[at].1));
         found.filter_map(Result::transpose).collect()
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use shale_codec::merkle::LeafHasher;
 use shale_format::append_index::APPEND_INDEX_LEN_MAX;
 use shale_format::merkle::{HashRuns, LEAF_LEN};
-use shale_format::{AppendIndex, MerkleHead, SectionType, schema};
+use shale_format::{AppendIndex, EarlierRoot, MerkleHead, SectionType, schema};
 use shale_read::{Image, PieceKind, ReadError, TableId};
 use shale_table::{Page, PageRef, PageSource, Schema, Table, TableRoot};
 use shale_write::digest::ContentDigest;
@@ -51,6 +51,7 @@ impl ImageBase {
             }
         };
         let state = BaseState {
+            root_place: root_place(&image)?,
             image_id: image.superblock().image_id,
             version: (image.superblock().version_major, image.superblock().version_minor),
             image_len: image.len(),
@@ -94,6 +95,33 @@ impl ImageBase {
         known().insert(content, Arc::clone(&found));
         Ok(found)
     }
+}
+
+/// Returns where the newest root and its copy are. `None` if they are not as an append would name
+/// them.
+fn root_place(image: &Image) -> Result<Option<EarlierRoot>, ReadError> {
+    let trailer = image.trailer();
+    let Some(section) = image.section_at(trailer.root_offset)? else { return Ok(None) };
+    let len = section.end() - section.offset;
+    if section.section_type != SectionType::Root as u16 || len != trailer.root_section_len {
+        return Ok(None);
+    }
+    let merkle = match trailer.merkle_offset {
+        0 => None,
+        at => image.section_at(at)?,
+    };
+    let copy = match merkle {
+        Some(merkle) => image.section_at(merkle.end())?,
+        None => None,
+    };
+    let copy = copy.filter(|copy| copy.payload_sum == section.payload_sum);
+    Ok(Some(EarlierRoot {
+        offset: section.offset,
+        copy_offset: copy.map_or(0, |copy| copy.offset),
+        section_len: len,
+        payload_sum: section.payload_sum,
+        snapshot_count: image.snapshots().len() as u32,
+    }))
 }
 
 impl Base for ImageBase {

@@ -30,6 +30,8 @@ _REFERENCES_MAX = 16
 _DEPTH_MAX = 8
 _PAGE_LEN_MAX = 4 << 20
 _PREFIX_DEPTH_MAX = 6
+_PATCH_DEPTH_MAX = 12
+_ROOT_DEPTH_MAX = 12
 _ROOT_LEN_MAX = 16 << 20
 _LEVELS_MAX = 8
 _LEAF = 65536
@@ -214,7 +216,7 @@ class Image:
         kind, root = self._section(root_offset, root_len - 64)
         if kind != _ROOT:
             raise DamagedError("the trailer does not point to a root")
-        self._decode_root(root)
+        self._join_roots(root_offset, root)
 
     def _trailer(self, size):
         """The trailer at the end of the file, and the image length; None where it is not there."""
@@ -310,7 +312,7 @@ class Image:
         self._runs = hash_runs(self.source, self.start, merkle_offset, sum(count for _, count in levels))
         self._leaves = covered, levels
 
-    def _section(self, offset, stored_max):
+    def _section(self, offset, stored_max, expected_sum=None):
         header = self._read(offset, 64)
         magic, kind, codec, own, stored, plain, tag, payload_sum, check = struct.unpack("<8sHB5xQQQQQQ", header)
         if magic != _SECTION or xxh3_64(header[:56]) != check or own != offset or tag != self._tag:
@@ -318,20 +320,23 @@ class Image:
         if stored > stored_max or plain > _ROOT_LEN_MAX or codec > 1:
             raise DamagedError(f"the section at {offset} is longer than it may be")
         payload = self._read(offset + 64, stored)
-        if xxh3_64(payload) != payload_sum:
+        if xxh3_64(payload) != payload_sum or expected_sum not in (None, payload_sum):
             raise DamagedError(f"the payload of the section at {offset} is damaged")
         return kind, codecs.decode(codec, b"", payload, plain)
 
     def _decode_root(self, root):
         try:
             count = struct.unpack_from("<I", root)[0]
-            if root[7] > 1:
+            if root[7] > 3:
                 raise UnsupportedError(f"the image needs what this reader does not know ({root[7]:#x})")
             self.read_bytes_max = struct.unpack_from("<Q", root, 16)[0]
             self.tables = {name: Table(self, name, root, 24 + 88 * i) for i, name in enumerate(_SHARED)}
             self.snapshots, at = [], 376
-            if root[7]:
+            if root[7] & 1:
                 self.tables["chunks"], at = Table(self, "chunks", root, at), at + 88
+            earlier = None
+            if root[7] & 2:
+                earlier, at = struct.unpack_from("<QQQQII", root, at), at + 40
             for _ in range(count):
                 name_len, times, file_bytes = struct.unpack_from("<HB5xQ", root, at)
                 tables = {name: Table(self, name, root, at + 16 + 88 * i) for i, name in enumerate(_OWN)}
@@ -344,6 +349,39 @@ class Image:
             raise DamagedError("the root is truncated") from None
         if not self.snapshots or at != len(root):
             raise DamagedError("the root does not end with its last snapshot")
+        return earlier
+
+    def _join_roots(self, before, root):
+        """Decodes a root whose section is at `before`, and puts the snapshots of the roots that it needs in front."""
+        chain = []
+        earlier = self._decode_root(root)
+        tables, read_bytes_max, own = self.tables, self.read_bytes_max, self.snapshots
+        while earlier is not None:
+            offset, copy, section_len, payload_sum, count, reserved = earlier
+            if reserved or not count or len(chain) == _ROOT_DEPTH_MAX or max(offset, copy) + section_len > before:
+                raise DamagedError("the root needs one that does not lie before it")
+            chain.append((count, own))
+            try:
+                root = self._earlier_root(offset, section_len, payload_sum)
+            except DamagedError:
+                if not copy:
+                    raise
+                root = self._earlier_root(copy, section_len, payload_sum)
+            before, earlier = offset, self._decode_root(root)
+            own = self.snapshots
+        for count, newer in reversed(chain):
+            if len(own) < count:
+                raise DamagedError("an earlier root has too few snapshots")
+            own = own[:count] + newer
+        self.tables, self.read_bytes_max, self.snapshots = tables, read_bytes_max, own
+
+    def _earlier_root(self, offset, section_len, payload_sum):
+        if not 64 <= section_len <= _ROOT_LEN_MAX:
+            raise DamagedError("the root is longer than it may be")
+        kind, root = self._section(offset, section_len - 64, payload_sum)
+        if kind != _ROOT:
+            raise DamagedError("an earlier root is no root")
+        return root
 
     def _columns(self, table, ref, kinds):
         """Columns of a page. `kinds` is None for an index page, which has one of two forms."""
@@ -351,21 +389,42 @@ class Image:
         found = self._pages.get(key)
         if found is not None:
             return found
-        plain = self._page_bytes(ref, lambda: self._page_bytes(table.dictionary, None))
-        if kinds is None:
-            kinds = "u" * (11 if plain[1:2] == b"\x0b" else 8)
-            columns = pages.parse(plain, kinds)
-        else:
-            columns = _shifted(pages.parse(plain, kinds), _SHIFTS.get(table.name, ()), ref.bases)
+        patches = []
+        at = ref
+        while at.codec == 4:
+            if len(patches) == _PATCH_DEPTH_MAX:
+                raise DamagedError(f"the page at {ref.offset} needs too many others")
+            at, patch = self._patch(at)
+            patches.append(patch)
+        plain = self._page_bytes(at, lambda: self._page_bytes(table.dictionary, None))
+        page_kinds = kinds or "u" * (11 if plain[1:2] == b"\x0b" else 8)
+        columns = pages.parse(plain, page_kinds)
+        for patch in reversed(patches):
+            columns = pages.patched(columns, patch, page_kinds)
+        if kinds is not None:
+            columns = _shifted(columns, _SHIFTS.get(table.name, ()), ref.bases)
         self._pages.put(key, columns, 1)
         return columns
 
-    def _page_bytes(self, ref, dictionary, depth=0):
+    def _stored_page(self, ref):
         if ref.stored_len > _PAGE_LEN_MAX or ref.plain_len > _PAGE_LEN_MAX:
             raise DamagedError("a page is longer than it may be")
         stored = self._read(ref.offset, ref.stored_len)
         if xxh3_64(stored) != ref.checksum:
             raise DamagedError(f"the page at {ref.offset} is damaged")
+        return stored
+
+    def _patch(self, ref):
+        """The page that a page of codec 4 patches, and the patch."""
+        stored = self._stored_page(ref)
+        base, compression, body = pages.patch_head(stored)
+        base = PageRef(*base)
+        if base.offset + base.stored_len > ref.offset:
+            raise DamagedError(f"the page at {ref.offset} needs one that does not lie before it")
+        return base, codecs.decode(compression, b"", body, ref.plain_len)
+
+    def _page_bytes(self, ref, dictionary, depth=0):
+        stored = self._stored_page(ref)
         if ref.codec == 2 and dictionary is not None:
             return codecs.decode(1, dictionary(), stored, ref.plain_len)
         if ref.codec == 3 and depth < _PREFIX_DEPTH_MAX and len(stored) >= 32:

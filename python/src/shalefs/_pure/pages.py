@@ -66,6 +66,78 @@ def parse(data: bytes, kinds) -> list:
     return columns
 
 
+def patch_head(data: bytes) -> tuple:
+    """The head of a page of codec 4: the fields of the reference to its base, the codec of the patch, the patch."""
+    source = _Input(data)
+    source.varint()
+    offset = source.varint()
+    checksum = int.from_bytes(source.take(8), "little")
+    stored_len, plain_len = source.varint(), source.varint()
+    codec, compression = source.byte(), source.byte()
+    if compression > 1:
+        raise _damaged("a patch has an unknown codec")
+    return (offset, checksum, stored_len, plain_len, codec), compression, data[source.at:]
+
+
+def patched(columns: list, data: bytes, kinds) -> list:
+    """Columns of the page that a patch makes of a page with these columns."""
+    source = _Input(data)
+    before, rows = len(columns[0]), source.count(ROWS_MAX)
+    count = source.varint()
+    if count > ROWS_MAX:
+        raise _damaged("a patch has too many segments")
+    inserted = []
+    if count:
+        parts = [_integers(source, count, 4) for _ in range(3)]
+        segments = list(zip(*parts))
+        if sum(parts[0]) + sum(parts[1]) != before or sum(parts[0]) + sum(parts[2]) != rows:
+            raise _damaged("the segments of a patch do not cover its pages")
+        columns = [_moved(column, segments, 0 if kind == "u" else b"") for column, kind in zip(columns, kinds)]
+        at = 0
+        for kept, _, new in segments:
+            inserted += range(at + kept, at + kept + new)
+            at += kept + new
+    elif before != rows:
+        raise _damaged("a patch is for a page with another number of rows")
+    changed, last = [], []
+    for column, kind in zip(columns, kinds):
+        form, where = (byte := source.byte()) & 7, byte >> 3
+        if form > 4 or where > (2 if form in (1, 2) else 0) or (kind == "b" and form in (2, 3)):
+            raise _damaged("a patch of a column has an unknown form")
+        if form == 0:
+            changed.append(column)
+            continue
+        chosen = range(rows)
+        if form in (1, 2):
+            if where == 0:
+                last, next_row = [], 0
+                for gap in _integers(source, source.count(rows), 4):
+                    last.append(next_row + gap)
+                    next_row = last[-1] + 1
+                if next_row > rows:
+                    raise _damaged("a patch names a row that does not exist")
+            chosen = inserted if where == 2 else last
+            if not chosen:
+                raise _damaged("a patch of a column has no rows")
+        values = _integers(source, len(chosen), 4) if kind == "u" else _strings(source, len(chosen), True)
+        column = list(column)
+        for row, value in zip(chosen, values):
+            column[row] = column[row] + _unzigzag(value) & _M64 if form in (2, 3) else value
+        changed.append(column)
+    if source.at != len(data):
+        raise _damaged("bytes follow the last column")
+    return changed
+
+
+def _moved(column, segments, none):
+    moved, at = [], 0
+    for kept, dropped, new in segments:
+        moved += column[at:at + kept]
+        moved += [moved[-1] if moved else none] * new
+        at += kept + dropped
+    return moved
+
+
 def _unzigzag(value):
     return value >> 1 if not value & 1 else ~(value >> 1) & _M64
 
