@@ -20,8 +20,10 @@ epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 
 if [ -z "${SHALE:-}" ]; then
   triple=$(rustc -vV | sed -n 's/^host: //p')
-  # With --target, build scripts and macros are not linked statically.
-  RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" \
+  # With --target, build scripts and macros are not linked statically. Short relocations and equal functions once
+  # make the file smaller.
+  flags="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=safe"
+  RUSTFLAGS="${RUSTFLAGS:-} $flags" \
     cargo build --release --locked --package shale-cli --target "$triple"
   SHALE=$target/$triple/release/shale
 fi

@@ -1,9 +1,10 @@
 //! The process that serves the image, from the first start of a bundle to the end of the last.
 //!
 //! It watches the processes that it mounted for, and their end, however they end, is how it learns
-//! that the mount may go. A mount that is still in use then, by a process that was started in the
-//! background, stays until that ends too. The driver has a session of its own, so a Ctrl-C for the
-//! program does not reach it, and it is not a child of the program.
+//! that the mount may go. It stays for some seconds more, so that a next start finds it with all
+//! that the kernel has cached of it. A mount that is still in use then, by a process that was
+//! started in the background, stays until that ends too. The driver has a session of its own, so a
+//! Ctrl-C for the program does not reach it, and it is not a child of the program.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,6 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -24,6 +26,7 @@ use shale_read::{Identity, SnapshotChoice};
 use crate::bundle::{OWN, OwnBundle};
 use crate::failure::{During, Failure};
 use crate::link::{Answer, Link, Listener, Request};
+use crate::namespace::Namespaces;
 use crate::place::{Lock, MountPoint, Place};
 use crate::system;
 
@@ -45,19 +48,23 @@ pub struct Job {
     pub key: Option<String>,
     /// The identity that the image must have.
     pub expect: Option<Identity>,
+    /// How long the mount stays for a next start when the last process that it was made for has
+    /// ended.
+    pub linger: Duration,
 }
 
 impl Job {
-    fn words(&self) -> [OsString; 3] {
+    fn words(&self) -> [OsString; 4] {
         let expect = self.expect.map_or_else(String::new, |identity| identity.to_string());
         let key = self.key.clone().unwrap_or_default();
-        [self.place.path().into(), key.into(), expect.into()]
+        let linger = self.linger.as_secs().to_string();
+        [self.place.path().into(), key.into(), expect.into(), linger.into()]
     }
 
     fn parse(words: &[OsString]) -> Result<Self, Failure> {
-        let [place, key, expect] = words else {
-            return Err(Failure::new("this name is for processes that a bundle starts itself"));
-        };
+        let wrong = || Failure::new("this name is for processes that a bundle starts itself");
+        let [place, key, expect, linger] = words else { return Err(wrong()) };
+        let linger = linger.to_str().and_then(|it| it.parse().ok()).ok_or_else(wrong)?;
         let expect = expect.to_string_lossy();
         Ok(Self {
             place: Place::at(place.into()),
@@ -66,6 +73,7 @@ impl Job {
                 true => None,
                 false => Some(expect.parse::<Identity>().map_err(Failure::new)?),
             },
+            linger: Duration::from_secs(linger),
         })
     }
 
@@ -144,6 +152,8 @@ struct Driver {
     door: Option<(Listener, Option<(u64, u64)>)>,
     /// The processes that the mount is for.
     holders: Vec<OwnedFd>,
+    /// Those of a mount elsewhere, which keep it while a next start may come.
+    namespaces: Option<Namespaces>,
     log: LineSink,
     /// Kept from the unmounting until everything is removed: a start in between would take the same
     /// mount point, and what watches this driver would unmount it.
@@ -221,45 +231,71 @@ impl Driver {
             // Without it, other starts mount for themselves.
             Some((Listener::bind(&socket).ok()?, numbers(&socket)))
         });
-        let holders = link.peer().into_iter().collect();
+        let peer = link.peer();
+        let namespaces = match way {
+            Way::Elsewhere => peer.as_ref().and_then(|peer| Namespaces::of(peer.number)),
+            _ => None,
+        };
+        let holders = peer.map(|peer| peer.handle).into_iter().collect();
         let ended = ended.into();
-        let driver =
-            Self { job, way, mount_point, unmounter, ended, door, holders, log, lock: None };
+        let driver = Self {
+            job,
+            way,
+            mount_point,
+            unmounter,
+            ended,
+            door,
+            holders,
+            namespaces,
+            log,
+            lock: None,
+        };
         // If the start is gone, there is no holder, and the mount goes at once.
         let _ = link.answer(&driver.ready());
         Ok(driver)
     }
 
     fn ready(&self) -> Answer {
-        let holder = match self.way {
-            Way::Elsewhere => self.holders.first().and_then(|it| it.try_clone().ok()),
-            _ => None,
-        };
-        Answer::Ready { path: self.mount_point.path.clone(), holder }
+        let namespaces = self.namespaces.as_ref().and_then(Namespaces::duplicate);
+        Answer::Ready { path: self.mount_point.path.clone(), namespaces }
     }
 
     /// Waits for starts and ends until the mount is gone.
     fn serve(mut self) {
         let mut pause = PAUSE_MS;
+        // When the last holder ended.
+        let mut since = None;
         loop {
             let mut wait = None;
-            if self.holders.is_empty() {
+            if !self.holders.is_empty() {
+                (pause, since) = (PAUSE_MS, None);
+            } else if let Some(left) = self.stay_left(*since.get_or_insert_with(Instant::now)) {
+                wait = Timespec::try_from(left).ok();
+            } else {
                 if self.try_end() {
                     break;
                 }
                 // A mount elsewhere that nobody can join any more ends by itself.
-                if self.way != Way::Elsewhere || self.door.is_some() {
+                let is_open = self.door.is_some() || self.namespaces.is_some();
+                if self.way != Way::Elsewhere || is_open {
                     wait = Some(Timespec { tv_sec: 0, tv_nsec: pause * 1_000_000 });
                     pause = (pause * 2).min(PAUSE_MS_MAX - 1);
                 }
-            } else {
-                pause = PAUSE_MS;
             }
             if self.wait(wait.as_ref()) {
                 break;
             }
         }
         self.leave();
+    }
+
+    /// Returns how long the mount still waits for a next start, which must be able to join it, if
+    /// the last holder ended at `since`.
+    fn stay_left(&self, since: Instant) -> Option<Duration> {
+        let can_join =
+            self.door.is_some() && (self.way != Way::Elsewhere || self.namespaces.is_some());
+        let left = self.job.linger.saturating_sub(since.elapsed());
+        (can_join && !left.is_zero()).then_some(left)
     }
 
     /// Waits for the next event. Returns whether the mount has ended.
@@ -288,10 +324,10 @@ impl Driver {
         let Some((listener, _)) = &self.door else { return };
         let Ok(link) = listener.accept() else { return };
         // It waits for the answer, so its number is its own.
-        if let Some(holder) = link.peer()
+        if let Some(peer) = link.peer()
             && link.answer(&self.ready()).is_ok()
         {
-            self.holders.push(holder);
+            self.holders.push(peer.handle);
         }
     }
 
@@ -312,6 +348,7 @@ impl Driver {
         if self.way == Way::Elsewhere {
             // Processes in the namespace may still use it, but nobody can join them.
             self.close_door();
+            self.namespaces = None;
             if let Some(lock) = lock {
                 lock.remove();
             }

@@ -16,7 +16,10 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::process::{Pid, PidfdFlags};
 use shale_fuse::Way;
+
+use crate::namespace::Namespaces;
 
 /// Longest message: a path and a little more.
 const MESSAGE_LEN_MAX: usize = 8192;
@@ -57,13 +60,22 @@ pub enum Answer {
     Ready {
         /// The mount point.
         path: PathBuf,
-        /// A process in the namespace of the mount; none if every process sees the mount.
-        holder: Option<OwnedFd>,
+        /// The namespaces of the mount; none if every process sees the mount.
+        namespaces: Option<Namespaces>,
     },
     /// The way to mount does not work; another one may.
     Refused(String),
     /// The image cannot be used.
     Failed(String),
+}
+
+/// The process at the other end of a connection.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its number, which is its own while it waits for an answer.
+    pub number: Pid,
+    /// Its handle.
+    pub handle: OwnedFd,
 }
 
 /// One end of a connection.
@@ -107,10 +119,11 @@ impl Link {
         Ok(Some(Self(socket)))
     }
 
-    /// Returns a handle of the process at the other end; none if it is gone or cannot be seen.
-    pub fn peer(&self) -> Option<OwnedFd> {
-        let peer = rustix::net::sockopt::socket_peercred(&self.0).ok()?;
-        rustix::process::pidfd_open(peer.pid, rustix::process::PidfdFlags::empty()).ok()
+    /// Returns the process at the other end; none if it is gone or cannot be seen.
+    pub fn peer(&self) -> Option<Peer> {
+        let number = rustix::net::sockopt::socket_peercred(&self.0).ok()?.pid;
+        let handle = rustix::process::pidfd_open(number, PidfdFlags::empty()).ok()?;
+        Some(Peer { number, handle })
     }
 
     /// Sends a request.
@@ -152,9 +165,9 @@ impl Link {
     /// The other end is closed.
     pub fn answer(&self, answer: &Answer) -> rustix::io::Result<()> {
         match answer {
-            Answer::Ready { path, holder } => {
-                let handles: Vec<BorrowedFd<'_>> = holder.iter().map(AsFd::as_fd).collect();
-                self.send(b'R', path.as_os_str().as_bytes(), &handles)
+            Answer::Ready { path, namespaces } => {
+                let both = namespaces.as_ref().map(|it| [it.user.as_fd(), it.mount.as_fd()]);
+                self.send(b'R', path.as_os_str().as_bytes(), both.as_ref().map_or(&[], |it| it))
             }
             Answer::Refused(reason) => self.send(b'N', reason.as_bytes(), &[]),
             Answer::Failed(reason) => self.send(b'E', reason.as_bytes(), &[]),
@@ -171,7 +184,12 @@ impl Link {
         Ok(Some(match kind {
             b'R' => {
                 let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
-                Answer::Ready { path, holder: handles.pop_front() }
+                let namespaces = match (handles.pop_front(), handles.pop_front()) {
+                    (None, _) => None,
+                    (Some(user), Some(mount)) => Some(Namespaces { user, mount }),
+                    (Some(_), None) => return Err(Errno::PROTO),
+                };
+                Answer::Ready { path, namespaces }
             }
             b'N' => Answer::Refused(text(&bytes)),
             b'E' => Answer::Failed(text(&bytes)),
@@ -298,12 +316,16 @@ mod tests {
         assert!(matches!(found, Request::Mount { way: Way::Direct, path, .. } if path == place));
 
         theirs.answer(&Answer::Refused("no device".into())).unwrap();
-        theirs.answer(&Answer::Ready { path: place.clone(), holder: None }).unwrap();
+        theirs.answer(&Answer::Ready { path: place.clone(), namespaces: None }).unwrap();
+        let both = Some(Namespaces { user: handle(), mount: handle() });
+        theirs.answer(&Answer::Ready { path: place.clone(), namespaces: both }).unwrap();
         drop(theirs);
         let found = ours.answered().unwrap().unwrap();
         assert!(matches!(found, Answer::Refused(reason) if reason == "no device"));
         let found = ours.answered().unwrap().unwrap();
-        assert!(matches!(found, Answer::Ready { path, holder: None } if path == place));
+        assert!(matches!(found, Answer::Ready { path, namespaces: None } if path == place));
+        let found = ours.answered().unwrap().unwrap();
+        assert!(matches!(found, Answer::Ready { path, namespaces: Some(_) } if path == place));
         assert!(ours.answered().unwrap().is_none(), "the other end is closed");
         drop(listener);
         assert!(Link::connect(&path).unwrap().is_none(), "nobody listens any more");

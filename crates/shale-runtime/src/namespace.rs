@@ -3,7 +3,7 @@
 //! In its user namespace a process may mount, and only processes in its mount namespace see what it
 //! mounts. User and group keep their numbers, so the program notices little: other users' files
 //! belong to nobody, and programs with setuid bits do not work. The kernel unmounts when the last
-//! process in the namespace ends.
+//! process in the namespace has ended and nobody keeps its [`Namespaces`].
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::mount::MountPropagationFlags;
-use rustix::thread::ThreadNameSpaceType;
+use rustix::process::Pid;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use shale_fuse::{Options, Way};
 
 use crate::bundle::OWN;
@@ -83,17 +84,47 @@ pub fn attach(mount_point: &Path) -> Result<OwnedFd, Failure> {
     Ok(attached.during("mount in a user namespace")?.device)
 }
 
-/// Joins the namespaces of the process behind `holder`, and keeps the current directory.
-///
-/// # Errors
-/// The process is gone, or the system does not allow it. This process is as before then.
-pub fn join(holder: impl AsFd) -> Result<(), Failure> {
-    let here = std::env::current_dir();
-    let both = ThreadNameSpaceType::USER | ThreadNameSpaceType::MOUNT;
-    rustix::thread::move_into_thread_name_spaces(holder.as_fd(), both)
-        .during("join the namespaces of the running bundle")?;
-    if let Ok(here) = here {
-        std::env::set_current_dir(&here).during(format_args!("return to {}", here.display()))?;
+/// Handles of the two namespaces of a mount. They stay as long as somebody has one.
+#[derive(Debug)]
+pub struct Namespaces {
+    /// The user namespace.
+    pub user: OwnedFd,
+    /// The mount namespace.
+    pub mount: OwnedFd,
+}
+
+impl Namespaces {
+    /// Returns those of the process with this number; none if they cannot be opened.
+    pub fn of(process: Pid) -> Option<Self> {
+        let open = |name: &str| {
+            let path = format!("/proc/{}/ns/{name}", process.as_raw_nonzero());
+            std::fs::File::open(path).ok().map(OwnedFd::from)
+        };
+        Some(Self { user: open("user")?, mount: open("mnt")? })
     }
-    Ok(())
+
+    /// Returns further handles of the same namespaces; none if there are no file handles left.
+    pub fn duplicate(&self) -> Option<Self> {
+        let (user, mount) = (self.user.try_clone().ok()?, self.mount.try_clone().ok()?);
+        Some(Self { user, mount })
+    }
+
+    /// Joins the namespaces, and keeps the current directory.
+    ///
+    /// # Errors
+    /// The system does not allow it. This process may be in the user namespace then, which does not
+    /// keep it from entering new ones.
+    pub fn join(&self) -> Result<(), Failure> {
+        let here = std::env::current_dir();
+        let joined = move_into_link_name_space(self.user.as_fd(), Some(LinkNameSpaceType::User))
+            .and_then(|()| {
+                move_into_link_name_space(self.mount.as_fd(), Some(LinkNameSpaceType::Mount))
+            });
+        joined.during("join the namespaces of the running bundle")?;
+        if let Ok(here) = here {
+            let back = std::env::set_current_dir(&here);
+            back.during(format_args!("return to {}", here.display()))?;
+        }
+        Ok(())
+    }
 }

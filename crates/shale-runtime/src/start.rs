@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use shale_fuse::Way;
 use shale_read::{Identity, Image};
@@ -21,6 +22,14 @@ const WAY_VARIABLE: &str = "SHALE_MOUNT";
 const EXTRACT_VARIABLE: &str = "APPIMAGE_EXTRACT_AND_RUN";
 /// The variable that names the key which must have signed the image.
 const KEY_VARIABLE: &str = "SHALE_VERIFY";
+
+/// The variable that names how many seconds a mount stays when its last program has ended.
+const LINGER_VARIABLE: &str = "SHALE_LINGER";
+/// How long it stays by default: enough for the next command of a script and for a person who
+/// starts a program again, and short enough for a person who waits to unmount the disk below.
+const LINGER_SECONDS: u64 = 10;
+/// The longest stay that can be asked for, a day.
+const LINGER_SECONDS_MAX: u64 = 86_400;
 
 /// A way to give the files of the image a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +67,24 @@ fn ways() -> Result<Vec<How>, Failure> {
     })
 }
 
+/// Returns how long a mount stays when its last program has ended.
+fn linger() -> Result<Duration, Failure> {
+    let Some(word) = std::env::var_os(LINGER_VARIABLE).filter(|word| !word.is_empty()) else {
+        return Ok(Duration::from_secs(LINGER_SECONDS));
+    };
+    let seconds = word.to_str().and_then(|word| word.parse().ok());
+    match seconds {
+        Some(seconds @ 0..=LINGER_SECONDS_MAX) => Ok(Duration::from_secs(seconds)),
+        _ => {
+            let message = format!(
+                "{LINGER_VARIABLE} is `{}`: use a number of seconds from 0 to {LINGER_SECONDS_MAX}",
+                word.to_string_lossy()
+            );
+            Err(Failure { code: USAGE, message })
+        }
+    }
+}
+
 /// Returns the identity that the image must have, if `$SHALE_VERIFY` names a key: the one that this
 /// key signed. Every byte that is used is then verified against it.
 ///
@@ -84,9 +111,11 @@ pub fn directory(
     expect: Option<Identity>,
     is_shown: bool,
 ) -> Result<PathBuf, Failure> {
-    let mut ways = ways()?;
+    let (mut ways, mut linger) = (ways()?, linger()?);
     if is_shown {
         ways.retain(|how| matches!(how, How::Mount(_)));
+        // Whoever interrupts it expects that to unmount.
+        linger = Duration::ZERO;
     }
     let (mut reasons, mut left) = (Vec::new(), ways.as_slice());
     while let Some((how, rest)) = left.split_first() {
@@ -95,7 +124,7 @@ pub fn directory(
                 .map_err(|failure| with_reasons(failure, &reasons));
         }
         let mounts = left.split(|how| *how == How::Extract).next().unwrap_or_default();
-        match mount(own, expect, mounts, &mut reasons)? {
+        match mount(own, expect, linger, mounts, &mut reasons)? {
             Some(path) => return Ok(path),
             None => left = left.get(mounts.len()..).unwrap_or(rest),
         }
@@ -116,6 +145,7 @@ fn with_reasons(failure: Failure, reasons: &[String]) -> Failure {
 fn mount(
     own: &OwnBundle,
     expect: Option<Identity>,
+    linger: Duration,
     ways: &[How],
     reasons: &mut Vec<String>,
 ) -> Result<Option<PathBuf>, Failure> {
@@ -128,7 +158,7 @@ fn mount(
     };
     let key = own.key(expect)?;
     let lock = place.lock(&key)?;
-    let mut job = Job { place: place.clone(), key: Some(key.clone()), expect };
+    let mut job = Job { place: place.clone(), key: Some(key.clone()), expect, linger };
     match join(&place, &key, ways) {
         Joined::Path(path) => return Ok(Some(path)),
         Joined::Nobody => {}
@@ -174,13 +204,13 @@ fn join(place: &Place, key: &str, ways: &[How]) -> Joined {
         Err(_) => return Joined::Impossible,
     };
     match link.answered() {
-        Ok(Some(Answer::Ready { path, holder: None })) => {
+        Ok(Some(Answer::Ready { path, namespaces: None })) => {
             if ways.iter().any(|how| matches!(how, How::Mount(_))) {
                 return Joined::Path(path);
             }
         }
-        Ok(Some(Answer::Ready { path, holder: Some(holder) })) => {
-            if ways.contains(&How::Namespace) && namespace::join(holder).is_ok() {
+        Ok(Some(Answer::Ready { path, namespaces: Some(namespaces) })) => {
+            if ways.contains(&How::Namespace) && namespaces.join().is_ok() {
                 return Joined::Path(path);
             }
         }

@@ -41,6 +41,7 @@ Environment:
   SHALE_MOUNT=WAY               the only way to use: fuse, namespace or extract
   APPIMAGE_EXTRACT_AND_RUN=1    as SHALE_MOUNT=extract
   SHALE_VERIFY=KEY              run only what this public key (a file or 64 digits) has signed
+  SHALE_LINGER=SECONDS          keep a mount this long for the next start; default 10, 0 not at all
   SHALE_LOG=FILE                append messages about damage to this file
 
 The program finds its files in $APPDIR, this file in $APPIMAGE, the name that it was called by in

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::events::{wait_for_files, wait_for_mounts};
+use crate::events::{wait_for_end, wait_for_files, wait_for_mounts};
 use crate::stage::{Stage, expect, is_root, noise};
 
 /// The runtime that belongs to this build: from `SHALE_RUNTIME`, or built now.
@@ -48,6 +48,7 @@ case $1 in
     while [ ! -s "$2" ]; do sleep 0.01; done; exit 0 ;;
   cat) cat "$APPDIR/$2" ;;
   trap) trap 'echo caught; exit 9' TERM; echo ready; while :; do sleep 0.01; done ;;
+  space) readlink /proc/self/ns/mnt ;;
   id) id -u; grep -c . "$APPDIR/data/text" ;;
 esac
 "#;
@@ -121,6 +122,8 @@ impl Bundle {
         for name in ["SHALE_MOUNT", "SHALE_VERIFY", "SHALE_LOG", "APPIMAGE_EXTRACT_AND_RUN"] {
             command.env_remove(name);
         }
+        // Most tests are about what the last program leaves.
+        command.env("SHALE_LINGER", "0");
     }
 
     /// What a start prints; its exit code is 0.
@@ -296,6 +299,38 @@ fn two_starts_share_a_mount_that_the_last_one_ends() {
 }
 
 #[test]
+fn a_mount_waits_for_the_next_start_as_long_as_it_is_told() {
+    if !is_root() {
+        return;
+    }
+    let bundle = Bundle::new(&[]);
+    let run = |code, seconds: &str| {
+        let mut start = bundle.start(&["cat", "data/text"]);
+        start.env("SHALE_LINGER", seconds);
+        expect(code, start)
+    };
+    run(0, "86400");
+    assert_eq!(bundle.mount_count(), 1, "it waits");
+    let before = driver(&bundle);
+    // The first start decides.
+    run(0, "0");
+    assert_eq!((bundle.mount_count(), driver(&bundle)), (1, before));
+    // It can be unmounted at any time, and then nothing stays.
+    let mounts = fs::read_dir(bundle.mounts()).unwrap().map(|it| it.unwrap().path());
+    let mount = mounts.into_iter().find(|path| path.is_dir()).unwrap();
+    expect(0, bundle.stage.other("umount", &[mount.to_str().unwrap()]));
+    bundle.is_clean();
+    // It does not wait for ever.
+    run(0, "1");
+    bundle.is_clean();
+    for wrong in ["-1", "86401", "soon", "1.5"] {
+        let errors = String::from_utf8(run(2, wrong).stderr).unwrap();
+        assert!(errors.contains("SHALE_LINGER is") && errors.contains(wrong), "{errors}");
+    }
+    assert_eq!(bundle.mount_count(), 0);
+}
+
+#[test]
 fn many_starts_at_once_all_work() {
     if !is_root() {
         return;
@@ -339,8 +374,11 @@ fn a_mount_stays_for_what_the_program_left_behind() {
 fn as_user(bundle: &Bundle, script: &str) -> Output {
     let folder = bundle.stage.path("");
     let folder = folder.to_str().unwrap();
-    for (name, mode) in [("", 0o755), ("app", 0o755)] {
-        fs::set_permissions(bundle.stage.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    for path in ["", "app"].map(|name| bundle.stage.path(name)) {
+        // A change of the mode makes it another bundle for those who look for its mount.
+        if fs::metadata(&path).unwrap().permissions().mode() & 0o777 != 0o755 {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
     }
     for name in ["run", "cache", "home"] {
         let _ = fs::create_dir(bundle.stage.path(name));
@@ -396,6 +434,18 @@ fn users_mount_with_the_helper_or_without_any_right() {
     assert_eq!((code, errors.as_str(), lines.len()), (Some(0), "", 3), "{out}");
     assert_eq!(lines[0], lines[1], "they share a mount");
     assert_eq!(lines[2], "1");
+    bundle.is_clean();
+    // The namespaces wait for the next program.
+    let script = "export SHALE_MOUNT=namespace SHALE_LINGER=86400; {}/app space; {}/app space";
+    let (code, out, errors) = said(script);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!((code, errors.as_str(), lines.len()), (Some(0), "", 2), "{out}");
+    assert_eq!(lines[0], lines[1]);
+    // A killed driver leaves a socket, which the next start removes.
+    let driver = driver(&bundle);
+    kill_process(driver, Signal::KILL).unwrap();
+    wait_for_end(driver);
+    assert_eq!(said("SHALE_MOUNT=namespace {}/app id"), good);
     bundle.is_clean();
 }
 
@@ -508,6 +558,8 @@ fn the_options_of_appimages_work() {
         &["--default-signal=INT", bundle.stage.path("app").to_str().unwrap(), "--appimage-mount"],
     );
     bundle.with_places(&mut command);
+    // Whoever interrupts it does not wait.
+    command.env("SHALE_LINGER", "86400");
     let mut waiting = Waiting::start(command);
     let text = Path::new(&waiting.first).join("data/text");
     assert_eq!(fs::read(text).unwrap(), b"one line\n");
