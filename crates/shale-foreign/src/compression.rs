@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use shale_codec::stream::{self, StreamFormat};
 
 use crate::decompress::Decompress;
+use crate::error::ForeignError;
 use crate::lzw::Lzw;
 
 /// A compression around an archive.
@@ -18,6 +19,8 @@ pub enum Compression {
     Compress,
     /// brotli, which has no magic.
     Brotli,
+    /// lrzip, which is read at offsets.
+    Lrzip,
 }
 
 impl Compression {
@@ -25,6 +28,7 @@ impl Compression {
     pub(crate) fn detect(head: &[u8]) -> Option<Self> {
         match head {
             [b'L', b'Z', b'I', b'P', 0 | 1, ..] => Some(Self::Lzip),
+            [b'L', b'R', b'Z', b'I', ..] => Some(Self::Lrzip),
             [0x1f, 0x9d, ..] => Some(Self::Compress),
             head => StreamFormat::detect(head).map(Self::Stream),
         }
@@ -37,19 +41,25 @@ impl Compression {
             Self::Lzip => "lzip",
             Self::Compress => "compress (.Z)",
             Self::Brotli => "brotli",
+            Self::Lrzip => "lrzip",
         }
     }
 
     /// Reads `stream` decompressed.
     ///
     /// # Errors
-    /// There is no memory for the decompressor.
+    /// There is no memory for the decompressor, or it needs more than a stream.
     pub(crate) fn decoder(self, stream: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
         let plain = match self {
             Self::Stream(format) => format.decoder(stream)?,
             Self::Lzip => stream::lzip_reader(stream)?,
             Self::Compress => Box::new(Lzw::new(stream)),
             Self::Brotli => stream::brotli_reader(stream),
+            Self::Lrzip => {
+                let what = "it is lrzip data inside of another archive, which is not supported; \
+                            decompress it with lrunzip";
+                return Err(ForeignError::new("lrzip file", what).into());
+            }
         };
         Ok(Box::new(Decompress::new(plain, self.name())))
     }

@@ -37,6 +37,9 @@ pub enum Format {
     Xar,
     /// A cabinet.
     Cab,
+    /// RAR.
+    #[cfg(feature = "rar")]
+    Rar,
     /// A format that cannot be read: its name, and a program that reads it.
     Unsupported(&'static str, &'static str),
 }
@@ -58,6 +61,8 @@ impl Format {
             Self::Erofs => "EROFS image",
             Self::Xar => "xar archive",
             Self::Cab => "cabinet archive",
+            #[cfg(feature = "rar")]
+            Self::Rar => "RAR archive",
             Self::Unsupported(name, _) => name,
         }
     }
@@ -70,9 +75,10 @@ const ISO_MAGIC: &[u8] = b"CD001";
 /// Formats that are recognised to be named: offset, magic, name, and what reads them.
 const UNSUPPORTED: &[(usize, &[u8], &str, &str)] = &[
     (32_769, b"BEA01", "UDF image", "mount -o loop or 7z"),
+    #[cfg(not(feature = "rar"))]
     (0, b"Rar!\x1a\x07", "RAR archive", "unrar or bsdtar"),
+    (0, b"RE~^", "RAR archive of before version 1.5", "unrar"),
     (0, b"!<thin>\n", "thin ar archive, which only names files elsewhere,", "a linker"),
-    (0, b"LRZI", "lrzip file", "lrunzip"),
     (0, b"MSWIM\0\0\0", "WIM image", "wimextract or 7z"),
     (0, b"sqsh", "big-endian SquashFS image of an old version", "an unsquashfs of its time"),
     (0, b"\x45\x3d\xcd\x28", "cramfs image", "mount -o loop or 7z"),
@@ -111,6 +117,10 @@ pub fn detect(head: &[u8]) -> Option<Format> {
     }
     if head.starts_with(cab::MAGIC) {
         return Some(Format::Cab);
+    }
+    #[cfg(feature = "rar")]
+    if head.starts_with(crate::rar::MAGIC) {
+        return Some(Format::Rar);
     }
     if is_cpio(head) {
         return Some(Format::Cpio);

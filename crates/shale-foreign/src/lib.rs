@@ -20,12 +20,14 @@ mod identity; // hard-link detection
 // Archives that are read from front to back.
 mod decompress; // decompression with errors in words
 mod lzw; // the compression of compress(1)
+pub mod lrzip; // lrzip
 pub mod compression; // compression around an archive
 mod ahead; // a thread that reads ahead
 pub mod stream; // plain bytes, and contents as parts of them
 
 // Archives that are read at offsets.
 mod tree; // bytes at offsets, cached blocks
+mod handed; // contents that a thread hands over
 
 // Archives that are written.
 pub mod archive; // what every exporter implements
@@ -41,6 +43,8 @@ mod ar; // ar archives and Debian packages, in
 mod rpm; // RPM packages, in
 pub mod oci; // images of containers, in and out
 mod sevenz; // 7z, in and out
+#[cfg(feature = "rar")]
+mod rar; // RAR, in
 mod iso; // ISO 9660, in and out
 mod erofs; // EROFS, in and out
 mod xar; // xar, in

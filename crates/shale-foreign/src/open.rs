@@ -11,11 +11,13 @@ use shale_model::{EntrySource, Select, SourceError};
 
 use crate::compression::Compression;
 use crate::cpio::{CpioSource, is_cpio};
+use crate::decompress::Decompress;
 use crate::detect::{DETECT_LEN, Format, detect};
 use crate::dwarfs::{self, DwarfsSource};
 use crate::erofs::ErofsSource;
 use crate::error::ForeignError;
 use crate::iso::IsoSource;
+use crate::lrzip::{Lrzip, Spool};
 use crate::squashfs::{self, SquashfsSource};
 use crate::stream::Input;
 use crate::tar::{TarOptions, TarSource, begins_with_header};
@@ -38,6 +40,8 @@ pub struct OpenOptions {
     pub select: Option<Arc<dyn Select>>,
     /// The password of encrypted entries.
     pub password: Option<Arc<[u8]>>,
+    /// Makes temporary files, for what does not fit into memory.
+    pub spool: Option<Spool>,
 }
 
 /// Opens the archive in `file`, called `name` in errors. Returns `None` if its format is not known.
@@ -52,7 +56,7 @@ pub fn open(
     use std::os::unix::ffi::OsStrExt;
     let failed =
         |error| SourceError::Unreadable { path: name.as_os_str().as_bytes().to_vec(), error };
-    let OpenOptions { mut offset, seed, select, password } = options;
+    let OpenOptions { mut offset, seed, select, password, spool } = options;
     let mut head = vec![0; DETECT_LEN];
     let len = read_up_to(&file, offset, &mut head).map_err(failed)?;
     head.truncate(len);
@@ -93,9 +97,19 @@ pub fn open(
             let file = ImageFile::new(file, offset).map_err(failed)?;
             return open_image(name, file, format, &seed, select, password).map(Some);
         }
+        #[cfg(feature = "rar")]
+        Format::Rar => {
+            let file = ImageFile::new(file, offset).map_err(failed)?;
+            return open_image(name, file, format, &seed, select, password).map(Some);
+        }
     };
-    (&file).seek(SeekFrom::Start(offset)).map_err(failed)?;
-    let input = Input::open(name, Box::new(file), compression)?;
+    let input = if compression == Some(Compression::Lrzip) {
+        let plain = Lrzip::new(ImageFile::new(file, offset).map_err(failed)?, spool);
+        Input::of_plain(name, Box::new(Decompress::new(Box::new(plain), "lrzip")), true)?
+    } else {
+        (&file).seek(SeekFrom::Start(offset)).map_err(failed)?;
+        Input::open(name, Box::new(file), compression)?
+    };
     let inner = detect(&input.head);
     if inner == Some(Format::Cpio) {
         return Ok(Some(Box::new(CpioSource::new(input, &seed, select))));
@@ -134,6 +148,8 @@ fn open_image(
         Format::Erofs => Box::new(ErofsSource::new(name, file, seed, select)?),
         Format::Xar => Box::new(xar::open(name, file, seed, select)?),
         Format::Cab => Box::new(cab::open(name, file, seed, select)?),
+        #[cfg(feature = "rar")]
+        Format::Rar => Box::new(crate::rar::open(name, file, seed, select, password)?),
         Format::Ar => ar::open(name, file, seed, select)?,
         Format::Rpm => Box::new(rpm::open(name, file, seed, select)?),
         _ => Box::new(DwarfsSource::new(name, file, seed, select.as_deref())?),
@@ -141,7 +157,7 @@ fn open_image(
 }
 
 /// The format and the beginning of an archive that follows something else: a zip archive by its
-/// end, the images by their first bytes.
+/// end, the others by their first bytes.
 fn find_behind_prefix(file: &File, offset: u64) -> io::Result<Option<(Format, u64)>> {
     // Offsets in a zip archive count from its own beginning or from that of the file; the source
     // finds out.
@@ -160,7 +176,11 @@ fn find_behind_prefix(file: &File, offset: u64) -> io::Result<Option<(Format, u6
         let dwarfs = dwarfs::find(bytes).map(|found| (found, Format::Dwarfs));
         let left = file_len.saturating_sub(at);
         let squashfs = squashfs::find(bytes, left).map(|found| (found, Format::Squashfs));
-        let first = [dwarfs, squashfs].into_iter().flatten().min_by_key(|(found, _)| *found);
+        #[cfg(feature = "rar")]
+        let rar = crate::rar::find(bytes).map(|found| (found, Format::Rar));
+        #[cfg(not(feature = "rar"))]
+        let rar = None;
+        let first = [dwarfs, squashfs, rar].into_iter().flatten().min_by_key(|(found, _)| *found);
         if let Some((found, format)) = first {
             return Ok(Some((format, at + found)));
         }

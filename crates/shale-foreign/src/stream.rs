@@ -36,17 +36,32 @@ impl Input {
         stream: Box<dyn Read + Send>,
         compression: Option<Compression>,
     ) -> Result<Self, SourceError> {
+        let stream = match compression {
+            Some(compression) => compression.decoder(stream).map_err(|error| {
+                use std::os::unix::ffi::OsStrExt;
+                SourceError::Unreadable { path: name.as_os_str().as_bytes().to_vec(), error }
+            })?,
+            None => stream,
+        };
+        Self::of_plain(name, stream, compression.is_some())
+    }
+
+    /// Begins to read the plain bytes of an archive, in a thread that reads ahead.
+    ///
+    /// # Errors
+    /// The beginning cannot be read.
+    pub(crate) fn of_plain(
+        name: &Path,
+        plain: Box<dyn Read + Send>,
+        was_compressed: bool,
+    ) -> Result<Self, SourceError> {
         use std::os::unix::ffi::OsStrExt;
         let name = name.as_os_str().as_bytes().to_vec();
         let failed = |error| SourceError::Unreadable { path: name.clone(), error };
-        let stream = match compression {
-            Some(compression) => compression.decoder(stream).map_err(failed)?,
-            None => stream,
-        };
-        let mut rest = Ahead::new(stream).map_err(failed)?;
+        let mut rest = Ahead::new(plain).map_err(failed)?;
         let mut head = Vec::new();
         let read = rest.by_ref().take(HEAD_LEN as u64).read_to_end(&mut head);
-        let format = if compression.is_some() { "compressed archive" } else { "archive" };
+        let format = if was_compressed { "compressed archive" } else { "archive" };
         read.map_err(|error| unreadable(format, &error).into_source(&name))?;
         Ok(Self { name, head, rest })
     }

@@ -80,6 +80,39 @@ impl Read for FileRange {
     }
 }
 
+/// The bytes of an archive for a library that seeks.
+pub(crate) struct Seekable {
+    file: Arc<ImageFile>,
+    at: u64,
+}
+
+impl Seekable {
+    pub(crate) fn new(file: &Arc<ImageFile>) -> Self {
+        Self { file: Arc::clone(file), at: 0 }
+    }
+}
+
+impl Read for Seekable {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let end = self.file.len();
+        let len = FileRange::new(&self.file, self.at.min(end)..end).read(out)?;
+        self.at += len as u64;
+        Ok(len)
+    }
+}
+
+impl io::Seek for Seekable {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        let to = match to {
+            io::SeekFrom::Start(at) => Some(at),
+            io::SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            io::SeekFrom::End(by) => self.file.len().checked_add_signed(by),
+        };
+        self.at = to.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
 /// What stands for an archive of this format in the identity of an image made of it. `samples`
 /// are bytes that stand for the file.
 pub(crate) fn seed_of(format: &str, samples: &[u8]) -> [u8; 32] {

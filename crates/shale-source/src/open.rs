@@ -13,6 +13,7 @@ use crate::manifest::manifest_source::ManifestSource;
 use shale_codec::Hasher;
 use shale_foreign::OpenOptions;
 use shale_foreign::detect::{Format, detect};
+use shale_foreign::lrzip::Spool;
 use shale_foreign::oci::{self, OciOptions};
 use shale_format::InodeKind;
 use shale_host::NoProgress;
@@ -267,7 +268,9 @@ fn archive(
     }
     let seed = digest(&file).map_err(Error::io("read", path))?.to_vec();
     let password = options.password.as_ref().map(Password::bytes);
-    let options = OpenOptions { offset, seed, select, password };
+    let directory = pipe::temp_dir(options);
+    let spool: Spool = Arc::new(move || pipe::unnamed(&directory));
+    let options = OpenOptions { offset, seed, select, password, spool: Some(spool) };
     let source = shale_foreign::open(path, file, options)?;
     source.ok_or_else(|| Error::NotInput { path: path.to_owned() })
 }

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -45,6 +45,21 @@ pub(crate) fn named(path: &Path, options: &SourceOptions) -> Result<File, Error>
     keep(move || File::open(owned), path, options)
 }
 
+/// The directory of temporary files.
+pub(crate) fn temp_dir(options: &SourceOptions) -> PathBuf {
+    options.temp_dir.clone().unwrap_or_else(std::env::temp_dir)
+}
+
+/// Makes a temporary file without a name.
+///
+/// # Errors
+/// The system reports an error.
+pub(crate) fn unnamed(directory: &Path) -> io::Result<File> {
+    // Never committed: the system removes it when its last handle is closed.
+    let output = OutputFile::create(&directory.join("archive")).map_err(io::Error::other)?;
+    output.file().try_clone()
+}
+
 /// Copies a pipe, called `name` in errors, to a temporary file without a name. `open` may block
 /// until another process writes to the pipe.
 ///
@@ -55,10 +70,10 @@ fn keep(
     name: &Path,
     options: &SourceOptions,
 ) -> Result<File, Error> {
-    let directory = options.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let directory = temp_dir(options);
+    let unwritten = |error| Error::io("write a temporary file in", &directory)(error);
     // Never committed: the system removes it when its last handle is closed.
     let output = OutputFile::create(&directory.join("archive"))?;
-    let unwritten = |error| Error::io("write a temporary file in", &directory)(error);
     let mut file = output.file().try_clone().map_err(unwritten)?;
     let (to_writer, pieces) = sync_channel::<io::Result<Vec<u8>>>(PIECE_COUNT);
     // A thread that is blocked on a silent pipe can be abandoned; this one must notice a cancel.

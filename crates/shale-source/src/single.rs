@@ -16,9 +16,9 @@ use crate::error::Error;
 /// Extensions of archives and images. A file that has one and is not recognized is damaged, and
 /// must not be packed like any other file.
 const ARCHIVE_EXTENSIONS: &[&str] = &[
-    "tar", "tgz", "gz", "xz", "lzma", "zst", "bz2", "lz4", "br", "lz", "z", "zip", "squashfs",
-    "sqsh", "sfs", "dwarfs", "cpio", "7z", "rar", "iso", "erofs", "deb", "rpm", "ar", "xar", "pkg",
-    "cab", "shale",
+    "tar", "tgz", "gz", "xz", "lzma", "zst", "bz2", "lz4", "br", "lz", "lrz", "z", "zip",
+    "squashfs", "sqsh", "sfs", "dwarfs", "cpio", "7z", "rar", "iso", "erofs", "deb", "rpm", "ar",
+    "xar", "pkg", "cab", "shale",
 ];
 
 /// Checks that a regular file is neither an archive nor an image. Costs a read of its first bytes,

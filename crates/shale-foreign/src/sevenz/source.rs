@@ -8,8 +8,8 @@
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use sevenz_rust2::{Archive, ArchiveEntry, BlockDecoder, Error, Password};
 use shale_format::limits::LINK_TARGET_LEN_MAX;
@@ -19,10 +19,11 @@ use shale_model::{
 };
 
 use crate::error::ForeignError;
+use crate::handed::{self, Handed, Message, Next, PIECE_LEN, SMALL_LEN_MAX};
 use crate::identity::Identities;
 use crate::names;
 use crate::selection::Selection;
-use crate::tree::{FileRange, ImageFile, seed_of};
+use crate::tree::{ImageFile, Seekable, seed_of};
 use crate::zip::from_windows;
 
 const FORMAT: &str = "7z archive";
@@ -32,28 +33,12 @@ pub(crate) const MAGIC: &[u8] = b"7z\xbc\xaf\x27\x1c";
 const MEMORY_KIB_MAX: usize = 2 << 20;
 /// Bytes of the compressed headers, which are decompressed into memory.
 const HEADERS_KIB_MAX: usize = 256 << 10;
-/// Contents up to this length are held in memory at once.
-const SMALL_LEN_MAX: u64 = 1 << 20;
-/// Bytes handed over at once, and pieces on their way.
-const PIECE_LEN: usize = 256 << 10;
-const PIECES_MAX: usize = 8;
 /// The high half of the attributes is a mode of Unix.
 const ATTRIBUTE_UNIX: u32 = 0x8000;
 const ATTRIBUTE_READ_ONLY: u32 = 1;
 const ATTRIBUTE_LINK: u32 = 0x400;
 
 const WRONG_PASSWORD: &str = "the password is wrong, or it is corrupt";
-
-/// What the thread hands over.
-enum Message {
-    /// An entry begins, of this number.
-    Entry(usize),
-    Bytes(Vec<u8>),
-    /// The entry was whole, or not.
-    End(Result<(), String>),
-    /// The entries from the first to before the second number cannot be read.
-    Lost(usize, usize, String),
-}
 
 /// A 7z archive that is read.
 pub(crate) struct SevenzSource {
@@ -63,9 +48,7 @@ pub(crate) struct SevenzSource {
     content_bytes: u64,
     /// The next entry without content.
     next_empty: usize,
-    messages: Arc<Mutex<Receiver<Message>>>,
-    /// The content at hand was not read to its end.
-    is_inside: Arc<Mutex<bool>>,
+    handed: Handed,
     identities: Identities,
     problems: Vec<Problem>,
 }
@@ -105,7 +88,7 @@ pub(crate) fn open(
     let read = guarded(|| Archive::read_with_memory_limit(&mut input, &password, HEADERS_KIB_MAX));
     let archive = read.map_err(|error| failed(in_words(&error, has_password)))?;
     let archive = Arc::new(archive);
-    let (sender, messages) = sync_channel(PIECES_MAX);
+    let (sender, handed) = handed::channel(FORMAT);
     let of_thread = Arc::clone(&archive);
     let thread = std::thread::Builder::new().name("shale-7z".to_owned());
     let run = move || decode(&of_thread, input, &password, has_password, &sender);
@@ -117,8 +100,7 @@ pub(crate) fn open(
         content_bytes: sizes.fold(0, u64::saturating_add),
         archive,
         next_empty: 0,
-        messages: Arc::new(Mutex::new(messages)),
-        is_inside: Arc::default(),
+        handed,
         identities: Identities::default(),
         problems: Vec::new(),
     })
@@ -202,7 +184,7 @@ fn decode(
         }
         if let Err(error) = result {
             let what = in_words(&error, has_password);
-            let lost = Message::Lost(first + done.min(count), first + count, what);
+            let lost = Message::Lost(first + done.min(count)..first + count, what);
             if sender.send(lost).is_err() {
                 return;
             }
@@ -246,10 +228,6 @@ fn hand_over(
 }
 
 impl SevenzSource {
-    fn receive(&self) -> Option<Message> {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
-    }
-
     /// The next entry, or none at the end.
     fn advance(&mut self) -> Option<SourceEntry> {
         // Directories and empty files need no decompression, and directories come first.
@@ -264,10 +242,8 @@ impl SevenzSource {
             }
         }
         loop {
-            let is_inside = || self.is_inside.lock().unwrap_or_else(PoisonError::into_inner);
-            match self.receive()? {
-                Message::Entry(number) => {
-                    *is_inside() = true;
+            match self.handed.next()? {
+                Next::Entry(number) => {
                     let Some(file) = self.archive.files.get(number).cloned() else { continue };
                     if !file.has_stream {
                         continue;
@@ -278,11 +254,9 @@ impl SevenzSource {
                         Err(what) => self.leave_out(&file, what),
                     }
                 }
-                Message::Bytes(_) => {}
-                Message::End(_) => *is_inside() = false,
-                Message::Lost(first, end, what) => {
+                Next::Lost(lost, what) => {
                     let lost: Vec<ArchiveEntry> =
-                        self.archive.files.get(first..end).unwrap_or_default().to_vec();
+                        self.archive.files.get(lost).unwrap_or_default().to_vec();
                     for file in lost.iter().filter(|file| file.has_stream) {
                         self.leave_out(file, what.clone());
                     }
@@ -316,23 +290,17 @@ impl SevenzSource {
             content: Content::None,
         };
         if content.is_some() {
-            let reader = Contents {
-                messages: Arc::clone(&self.messages),
-                is_inside: Arc::clone(&self.is_inside),
-                piece: Vec::new(),
-                at: 0,
-                left: file.size,
-            };
+            let reader = self.handed.contents(file.size);
             match kind {
                 InodeKind::Symlink if file.size > LINK_TARGET_LEN_MAX as u64 => {
                     return Err(format!("its link target has {} bytes", file.size));
                 }
-                InodeKind::Symlink => entry.target = whole(reader)?,
+                InodeKind::Symlink => entry.target = reader.whole()?,
                 InodeKind::File => {
                     entry.metadata.len = file.size;
                     entry.content = match file.size {
                         0 => Content::None,
-                        1..=SMALL_LEN_MAX => Content::Bytes(whole(reader)?),
+                        1..=SMALL_LEN_MAX => Content::Bytes(reader.whole()?),
                         _ => Content::Reader { reader: Box::new(reader), holes: Vec::new() },
                     };
                 }
@@ -344,12 +312,6 @@ impl SevenzSource {
         self.identities.add(&entry.path, kind);
         Ok(Some(entry))
     }
-}
-
-fn whole(mut reader: Contents) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    reader.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    Ok(bytes)
 }
 
 fn mode(file: &ArchiveEntry) -> Option<u32> {
@@ -409,85 +371,6 @@ fn metadata(file: &ArchiveEntry, kind: InodeKind) -> Metadata {
         btime: time(file.has_creation_date, file.creation_date),
         len: 0,
         device: 0,
-    }
-}
-
-/// The content of the entry at hand, as the thread hands it over.
-struct Contents {
-    messages: Arc<Mutex<Receiver<Message>>>,
-    is_inside: Arc<Mutex<bool>>,
-    piece: Vec<u8>,
-    at: usize,
-    left: u64,
-}
-
-impl Read for Contents {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let corrupt = |what: &str| io::Error::from(fault(what));
-        loop {
-            if self.at < self.piece.len() {
-                let len = out.len().min(self.piece.len() - self.at);
-                out[..len].copy_from_slice(&self.piece[self.at..self.at + len]);
-                self.at += len;
-                return Ok(len);
-            }
-            let mut is_inside = self.is_inside.lock().unwrap_or_else(PoisonError::into_inner);
-            if !*is_inside || out.is_empty() {
-                return Ok(0);
-            }
-            let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-            match messages.recv() {
-                Ok(Message::Bytes(piece)) => {
-                    let left = self.left.checked_sub(piece.len() as u64);
-                    self.left = left.ok_or_else(|| corrupt("longer than its length: corrupt"))?;
-                    (self.piece, self.at) = (piece, 0);
-                }
-                Ok(Message::End(result)) => {
-                    *is_inside = false;
-                    result.map_err(|what| corrupt(&what))?;
-                    if self.left > 0 {
-                        return Err(corrupt("shorter than its length: corrupt"));
-                    }
-                }
-                Ok(Message::Entry(_) | Message::Lost(..)) | Err(_) => {
-                    *is_inside = false;
-                    return Err(corrupt("corrupt"));
-                }
-            }
-        }
-    }
-}
-
-/// The bytes of the archive for the library, which seeks.
-struct Seekable {
-    file: Arc<ImageFile>,
-    at: u64,
-}
-
-impl Seekable {
-    fn new(file: &Arc<ImageFile>) -> Self {
-        Self { file: Arc::clone(file), at: 0 }
-    }
-}
-
-impl Read for Seekable {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let end = self.file.len();
-        let len = FileRange::new(&self.file, self.at.min(end)..end).read(out)?;
-        self.at += len as u64;
-        Ok(len)
-    }
-}
-
-impl io::Seek for Seekable {
-    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
-        let to = match to {
-            io::SeekFrom::Start(at) => Some(at),
-            io::SeekFrom::Current(by) => self.at.checked_add_signed(by),
-            io::SeekFrom::End(by) => self.file.len().checked_add_signed(by),
-        };
-        self.at = to.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at)
     }
 }
 

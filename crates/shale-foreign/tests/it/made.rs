@@ -418,9 +418,68 @@ fn erofs_images_come_in_every_layout() {
     }
 }
 
+/// A tar archive with what lrzip is for: repeats that are far apart.
+fn tar_for_lrzip(folder: &Path) -> Option<PathBuf> {
+    let root = tree(folder);
+    fs::copy(root.join("large"), root.join("large again")).unwrap();
+    let tar = folder.join("x.tar");
+    run(&root, "tar", &["-cf", tar.to_str().unwrap(), "."]).then_some(tar)
+}
+
+#[test]
+fn lrzip_comes_and_zpaq_is_named() {
+    expect_lrzip(&[&["-n"], &["-l"]]);
+}
+
+/// Packs a tree with lrzip and these options, and reads it.
+fn expect_lrzip(cases: &[&[&str]]) {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(tar) = tar_for_lrzip(folder.path()) else { return };
+    let root = folder.path().join("tree");
+    let expected = open(&tar, None);
+    let packed = folder.path().join("x.tar.lrz");
+    let to = packed.to_str().unwrap();
+    for options in cases {
+        let mut arguments = vec!["-q", "-f", "-N0", "-o", to];
+        arguments.extend(*options);
+        arguments.push(tar.to_str().unwrap());
+        if !run(folder.path(), "lrzip", &arguments) {
+            return;
+        }
+        println!("{options:?}");
+        let taken = open(&packed, None);
+        taken.expect_whole();
+        assert_eq!(taken.order, expected.order);
+        for (path, entry) in &expected.entries {
+            assert!(taken.entry(path).content == entry.content, "{path}");
+        }
+    }
+    let bytes = fs::read(&packed).unwrap();
+    for len in [bytes.len() - 1, bytes.len() / 2, 30, 5] {
+        fs::write(&packed, &bytes[..len]).unwrap();
+        let taken = open(&packed, None);
+        let said = [taken.problems.concat(), taken.error.unwrap_or_default()].concat();
+        assert!(said.contains("truncated") || said.contains("corrupt"), "cut to {len}: {said}");
+    }
+    let file = root.join("d/text");
+    let file = file.to_str().unwrap();
+    run(folder.path(), "lrzip", &["-q", "-f", "-N0", "-z", "-o", to, file]);
+    let taken = open(&packed, None);
+    let said = [taken.problems.concat(), taken.error.unwrap_or_default()].concat();
+    assert!(said.contains("ZPAQ") && said.contains("lrunzip"), "{said}");
+    // What is no archive is refused, as with every other compression.
+    run(folder.path(), "lrzip", &["-q", "-f", "-N0", "-n", "-o", to, file]);
+    open(&packed, None).expect_error(&["lrzip data", "unknown format"]);
+}
+
 /// What `make check` tries a sample of.
 mod long {
-    use super::expect_seven_zip;
+    use super::{expect_lrzip, expect_seven_zip};
+
+    #[test]
+    fn lrzip_comes_by_every_method() {
+        expect_lrzip(&[&["-g"], &["-b"], &["-L1"], &["-U", "-b"], &["-p1"]]);
+    }
 
     #[test]
     fn seven_zip_comes_by_every_method() {
