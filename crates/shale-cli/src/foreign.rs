@@ -49,6 +49,7 @@ pub fn describe(path: &Path) -> Option<String> {
         Format::Erofs => "an EROFS image",
         Format::Xar => "a xar archive",
         Format::Cab => "a cabinet archive",
+        Format::Rar => "a RAR archive",
     };
     let image = path.with_extension("shale");
     let shown = [path, &image].map(text::quoted);

@@ -37,8 +37,7 @@ pub enum Format {
     Xar,
     /// A cabinet.
     Cab,
-    /// RAR.
-    #[cfg(feature = "rar")]
+    /// RAR. A build without the feature `rar` finds it to be unsupported.
     Rar,
     /// A format that cannot be read: its name, and a program that reads it.
     Unsupported(&'static str, &'static str),
@@ -61,7 +60,6 @@ impl Format {
             Self::Erofs => "EROFS image",
             Self::Xar => "xar archive",
             Self::Cab => "cabinet archive",
-            #[cfg(feature = "rar")]
             Self::Rar => "RAR archive",
             Self::Unsupported(name, _) => name,
         }

@@ -93,12 +93,8 @@ pub fn open(
         | Format::Iso
         | Format::Erofs
         | Format::Xar
-        | Format::Cab => {
-            let file = ImageFile::new(file, offset).map_err(failed)?;
-            return open_image(name, file, format, &seed, select, password).map(Some);
-        }
-        #[cfg(feature = "rar")]
-        Format::Rar => {
+        | Format::Cab
+        | Format::Rar => {
             let file = ImageFile::new(file, offset).map_err(failed)?;
             return open_image(name, file, format, &seed, select, password).map(Some);
         }

@@ -108,8 +108,8 @@ pub struct EarlierRootRaw {
     pub payload_sum: U64,
     /// Snapshots that are taken from it, the oldest ones.
     pub snapshot_count: U32,
-    /// Reserved, must be zero.
-    pub reserved: [u8; 4],
+    /// Records that follow: the root that the named one names, and so on. 0 in these.
+    pub further_count: U32,
 }
 
 const _: () = assert!(size_of::<EarlierRootRaw>() == 40);
@@ -130,21 +130,18 @@ pub struct EarlierRoot {
 }
 
 impl EarlierRoot {
-    fn encode(&self) -> EarlierRootRaw {
+    fn encode(&self, further_count: usize) -> EarlierRootRaw {
         EarlierRootRaw {
             offset: U64::new(self.offset),
             copy_offset: U64::new(self.copy_offset),
             section_len: U64::new(self.section_len),
             payload_sum: U64::new(self.payload_sum),
             snapshot_count: U32::new(self.snapshot_count),
-            reserved: [0; 4],
+            further_count: U32::new(further_count as u32),
         }
     }
 
     fn decode(raw: &EarlierRootRaw) -> Result<Self, FormatError> {
-        if raw.reserved != [0; 4] {
-            return Err(field("reserved", 1, "0"));
-        }
         let snapshot_count = raw.snapshot_count.get();
         if snapshot_count == 0 || snapshot_count >= SNAPSHOT_COUNT_MAX {
             return Err(field("snapshots of an earlier root", snapshot_count.into(), "1 to 65535"));
@@ -225,7 +222,8 @@ pub struct Root {
     /// Table `chunks`; empty if no stream is rebuilt.
     pub chunks: TableRoot,
     /// The roots that have the records of the first snapshots: the one that this root names, the
-    /// one that it names, and so on. Of a root that was decoded and not joined, only the first.
+    /// one that it names, and so on. Of a root that was decoded and not joined, all but the first
+    /// are hints: what will be read.
     pub earlier: Vec<EarlierRoot>,
     /// At least one, the newest last. Of a root that was decoded and not joined, only its own.
     pub snapshots: Vec<Snapshot>,
@@ -293,8 +291,9 @@ impl Root {
         if self.has_chunks() {
             out.extend_from_slice(encode_table(&self.chunks).as_bytes());
         }
-        if let Some(earlier) = earlier {
-            out.extend_from_slice(earlier.encode().as_bytes());
+        for (nth, earlier) in self.earlier.iter().enumerate() {
+            let further_count = if nth == 0 { self.earlier.len() - 1 } else { 0 };
+            out.extend_from_slice(earlier.encode(further_count).as_bytes());
         }
         for snapshot in own {
             let name_len = snapshot.name.len();
@@ -372,10 +371,21 @@ impl Root {
             rest = after;
         }
         if raw.needs & ROOT_CONTINUES != 0 {
-            let (raw, after) = EarlierRootRaw::read_from_prefix(rest)
-                .map_err(|_| short(size_of::<EarlierRootRaw>(), rest.len()))?;
-            root.earlier.push(EarlierRoot::decode(&raw)?);
-            rest = after;
+            let mut left = 1;
+            while left > 0 {
+                let (raw, after) = EarlierRootRaw::read_from_prefix(rest)
+                    .map_err(|_| short(size_of::<EarlierRootRaw>(), rest.len()))?;
+                let further_count = raw.further_count.get() as usize;
+                let further_max = if root.earlier.is_empty() { ROOT_DEPTH_MAX - 1 } else { 0 };
+                if further_count > further_max {
+                    let found = further_count as u64;
+                    return Err(field("further earlier roots", found, "at most 11, once"));
+                }
+                root.earlier.push(EarlierRoot::decode(&raw)?);
+                left += further_count;
+                left -= 1;
+                rest = after;
+            }
         }
         for _ in 0..snapshot_count {
             let (raw, after) = SnapshotRaw::read_from_prefix(rest)
@@ -422,7 +432,7 @@ impl Root {
     ) -> Result<Self, E> {
         let (mut before, mut found) = (offset, Vec::new());
         let mut count = self.snapshots.len();
-        let mut next = self.earlier.pop();
+        let mut next = self.earlier.first().copied();
         while let Some(earlier) = next {
             if found.len() == ROOT_DEPTH_MAX {
                 let allowed = "at most 12";
@@ -441,7 +451,7 @@ impl Root {
             if count > SNAPSHOT_COUNT_MAX as usize {
                 return Err(field("snapshot count", count as u64, "1 to 65536").into());
             }
-            (before, next) = (earlier.offset, root.earlier.pop());
+            (before, next) = (earlier.offset, root.earlier.first().copied());
             found.push((earlier, root.snapshots));
         }
         let mut snapshots = Vec::with_capacity(count);
@@ -622,7 +632,7 @@ mod tests {
         let good = payload(3, 2);
         let at = size_of::<RootRaw>();
         assert!(Root::decode(&good).is_ok());
-        for (place, what) in [(at + 36, "reserved"), (7, "needs")] {
+        for (place, what) in [(at + 36, "further records"), (7, "needs")] {
             let mut wrong = good.clone();
             wrong[place] |= 0x80;
             assert!(Root::decode(&wrong).is_err(), "{what}");
@@ -631,5 +641,22 @@ mod tests {
         none[at + 32..at + 36].fill(0);
         assert!(Root::decode(&none).is_err(), "no snapshot is taken");
         assert!(Root::decode(&good[..at + 39]).is_err());
+        // What the named root names in turn may be named, too, and counts only as a hint.
+        let earlier = vec![place(4), place(3), place(1)];
+        let all = Root { earlier: earlier.clone(), snapshots: snapshots(0..5), ..Root::default() };
+        let bytes = all.encode().unwrap();
+        assert_eq!(Root::decode(&bytes).unwrap().earlier, earlier);
+        let of = |count: u32| count.saturating_sub(1);
+        let root = joined(&bytes, &of).unwrap();
+        assert_eq!(root.snapshots, snapshots(0..5));
+        assert_eq!(root.earlier, [4, 3, 2, 1].map(place));
+        let mut wrong = bytes.clone();
+        wrong[at + 36] = 3;
+        assert!(Root::decode(&wrong).is_err(), "one more is promised");
+        wrong[at + 36] = 12;
+        assert!(Root::decode(&wrong).is_err(), "more than a chain has");
+        wrong = bytes;
+        wrong[at + 40 + 36] = 1;
+        assert!(Root::decode(&wrong).is_err(), "further ones of a further one");
     }
 }

@@ -160,8 +160,9 @@ fn run<'env>(
     if let Some(index) = with_tags(&build, contents.tags_of_base(), contents.tags(), index)? {
         emitter.whole_section(SectionType::AppendIndex, &index.encode(), plan.page_settings)?;
     }
-    let earlier = build.base().and_then(|base| base.state().earlier_root(root.snapshots.len()));
-    root.earlier = earlier.into_iter().collect();
+    if let Some(base) = build.base() {
+        root.earlier = base.state().earlier_roots(root.snapshots.len());
+    }
     let root = root.encode()?;
     let finished = emitter.finish(&root, plan.page_settings, writes_trailer)?;
     (report.image_bytes, report.identity) = (finished.image_len, finished.identity);

@@ -94,6 +94,9 @@ fn decode_payload(
     Ok(plain)
 }
 
+/// Longest earlier root that is fetched because another root names it.
+const HINTED_ROOT_LEN_MAX: u64 = 1 << 20;
+
 /// Reads the root that `trailer` names. One read, and one for each earlier root that it needs.
 pub(crate) fn read_root(
     stored: &Stored,
@@ -120,8 +123,8 @@ pub(crate) fn read_second_root(
     joined_root_at(stored, header.offset, header.end() - header.offset, image_tag, decoders)
 }
 
-/// Reads the root in the section of `len` bytes at `offset`, and the earlier ones that it needs. If
-/// one of these is damaged, its copy is read.
+/// Reads the root in the section of `len` bytes at `offset`, and the earlier ones that it needs,
+/// which it names all. If one of these is damaged, its copy is read.
 pub(crate) fn joined_root_at(
     stored: &Stored,
     offset: u64,
@@ -129,7 +132,14 @@ pub(crate) fn joined_root_at(
     image_tag: u64,
     decoders: &Decoders,
 ) -> Result<Root, ReadError> {
-    root_at(stored, offset, len, (image_tag, None), decoders)?.join(offset, |earlier| {
+    let root = root_at(stored, offset, len, (image_tag, None), decoders)?;
+    if stored.is_far() {
+        // The lengths are not proven yet; a long root is read when its turn comes.
+        let short = root.earlier.iter().filter(|it| it.section_len <= HINTED_ROOT_LEN_MAX);
+        let sections = short.map(|it| it.offset..it.offset.saturating_add(it.section_len));
+        stored.will_need(&sections.collect::<Vec<_>>());
+    }
+    root.join(offset, |earlier| {
         let at = |offset| {
             let sum = Some(earlier.payload_sum);
             root_at(stored, offset, earlier.section_len, (image_tag, sum), decoders)

@@ -155,7 +155,11 @@ impl<'b> Image<'b> {
                 table_at(376, &[true; 8])?
             }
         };
-        at += if needs & 2 == 0 { 0 } else { 40 };
+        if needs & 2 != 0 {
+            // Further records only say what a reader may fetch.
+            let further = u64::from(u32_at(&root, at + 36)?);
+            at += 40 * (1 + usize::try_from(further).ok().filter(|&further| further < 12)?);
+        }
         for _ in 1..u32_at(&root, 0)? {
             at += 544 + usize::from(u16::from_le_bytes([*root.get(at)?, *root.get(at + 1)?]));
         }
@@ -464,7 +468,7 @@ fn snapshot_count(bytes: &[u8], offset: u64, root: &[u8], tag: u64) -> Option<(u
             && at.checked_add(section_len)? <= offset
             && u64_at(bytes.get(at as usize..)?, 24)? + 64 == section_len
             && u64_at(bytes.get(at as usize..)?, 48)? == u64_at(earlier, 24)?;
-        if !right || earlier[36..] != [0; 4] {
+        if !right {
             return None;
         }
         found = found.or(Some((at, plain)));

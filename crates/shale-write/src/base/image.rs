@@ -59,13 +59,12 @@ impl BaseState {
     }
 
     /// Returns the root that one with `snapshot_count` snapshots names, for the records of older
-    /// ones. `None` if it has all of them itself.
-    pub(crate) fn earlier_root(&self, snapshot_count: usize) -> Option<EarlierRoot> {
+    /// ones, and those that this one names in turn. None if it has all records itself.
+    pub(crate) fn earlier_roots(&self, snapshot_count: usize) -> Vec<EarlierRoot> {
         // Readers of versions before do not look for it.
-        if self.version < (0, 4) {
-            return None;
-        }
-        let newest = self.root_place?;
+        let Some(newest) = self.root_place.filter(|_| self.version >= (0, 4)) else {
+            return Vec::new();
+        };
         let chain: Vec<EarlierRoot> =
             std::iter::once(newest).chain(self.root.earlier.iter().copied()).collect();
         // The first root of an image has generation 0.
@@ -74,7 +73,7 @@ impl BaseState {
         let fits = |&(nth, root): &(usize, &EarlierRoot)| {
             u64::from(root.snapshot_count) <= wanted && chain.len() - nth <= ROOT_DEPTH_MAX
         };
-        roots.find(fits).map(|(_, root)| *root)
+        roots.find(fits).map(|(nth, _)| chain[nth..].to_vec()).unwrap_or_default()
     }
 }
 

@@ -23,8 +23,8 @@ const PRINT_COUNT_MAX: u64 = 16 << 20;
 /// A fingerprint that more frames have tells nothing of any.
 const SHARER_COUNT_MAX: usize = 128;
 /// Least fingerprints that a frame must share with new contents to be decoded, or all if it has
-/// fewer. With 2, a day of logs had 313 frames decoded instead of 7, for not one byte less; releases
-/// of a program are 0.1 % smaller.
+/// fewer. With 2, a day of logs had 313 frames decoded instead of 7, for not one byte less;
+/// releases of a program are 0.1 % smaller.
 const SHARED_COUNT_MIN: usize = 4;
 
 /// The indexes of the image that is continued.

@@ -2,8 +2,8 @@
 //!
 //! A content can be the same as a content of the image that is continued only if that is as long,
 //! and that one has to be read to know. Tags tell nearly all of those that are not the same: of
-//! 65,536 wrong ones, one passes. They are hints: what passes is read and compared, and what a wrong
-//! tag rules out is stored again.
+//! 65,536 wrong ones, one passes. They are hints: what passes is read and compared, and what a
+//! wrong tag rules out is stored again.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -336,7 +336,9 @@ class Image:
                 self.tables["chunks"], at = Table(self, "chunks", root, at), at + 88
             earlier = None
             if root[7] & 2:
-                earlier, at = struct.unpack_from("<QQQQII", root, at), at + 40
+                earlier = struct.unpack_from("<QQQQII", root, at)
+                # Further records are hints of what will be read.
+                at += 40 * (1 + min(earlier[5], _ROOT_DEPTH_MAX))
             for _ in range(count):
                 name_len, times, file_bytes = struct.unpack_from("<HB5xQ", root, at)
                 tables = {name: Table(self, name, root, at + 16 + 88 * i) for i, name in enumerate(_OWN)}
@@ -357,8 +359,8 @@ class Image:
         earlier = self._decode_root(root)
         tables, read_bytes_max, own = self.tables, self.read_bytes_max, self.snapshots
         while earlier is not None:
-            offset, copy, section_len, payload_sum, count, reserved = earlier
-            if reserved or not count or len(chain) == _ROOT_DEPTH_MAX or max(offset, copy) + section_len > before:
+            offset, copy, section_len, payload_sum, count, _ = earlier
+            if not count or len(chain) == _ROOT_DEPTH_MAX or max(offset, copy) + section_len > before:
                 raise DamagedError("the root needs one that does not lie before it")
             chain.append((count, own))
             try:

@@ -392,6 +392,7 @@ impl Draft {
                 reference_rows.iter().map(|&frame| u64s(&[frame])).collect(),
             ),
             snapshots: Vec::new(),
+            earlier: Vec::new(),
         };
         let snapshot = Snapshot {
             name: b"test".to_vec(),
