@@ -140,4 +140,5 @@ appended prefixes before bases before bases
 hand parity-extended log
 appended patches before bases before bases
 appended roots before bases before bases before bases before bases
+appended named-roots tiny later tiny
 create streams streams --recompress=on --frame-size 32K

@@ -446,7 +446,7 @@ impl Root {
                 let allowed = "before the root that names it";
                 return Err(field("offset of an earlier root", earlier.offset, allowed).into());
             }
-            let mut root = read(&earlier)?;
+            let root = read(&earlier)?;
             count += root.snapshots.len();
             if count > SNAPSHOT_COUNT_MAX as usize {
                 return Err(field("snapshot count", count as u64, "1 to 65536").into());

@@ -538,7 +538,8 @@ fn page_columns(
     let (mut at, mut patches) = (reference.to_vec(), Vec::new());
     while at[24] == 4 {
         let stored = slice(bytes, u64_at(&at, 0)?, u32_at(&at, 16)?.into())?;
-        let (base, patch) = page::patch_head(stored)?;
+        let (base, codec, patch) = page::patch_head(stored)?;
+        let patch = (codec, patch);
         let end = u64_at(&base, 0)?.checked_add(u32_at(&base, 16)?.into())?;
         if xxh3_64(stored) != u64_at(&at, 8)? || end > u64_at(&at, 0)? || patches.len() == 12 {
             return None;

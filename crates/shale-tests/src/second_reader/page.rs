@@ -52,7 +52,7 @@ pub fn page_met(bytes: &[u8], columns_are_integers: &[bool], met: &mut Met) -> O
 
 /// The head of a page of codec 4: a reference of 32 bytes to its base, and codec and stored bytes
 /// of the patch.
-pub fn patch_head(stored: &[u8]) -> Option<([u8; 32], (u8, &[u8]))> {
+pub fn patch_head(stored: &[u8]) -> Option<([u8; 32], u8, &[u8])> {
     let mut met = Met::new();
     let mut input = Input { bytes: stored, met: &mut met };
     input.varint()?;
@@ -66,7 +66,7 @@ pub fn patch_head(stored: &[u8]) -> Option<([u8; 32], (u8, &[u8]))> {
     reference[24] = input.byte()?;
     let codec = input.byte().filter(|codec| *codec < 2)?;
     let rest = input.bytes.len();
-    Some((reference, (codec, &stored[stored.len() - rest..])))
+    Some((reference, codec, &stored[stored.len() - rest..]))
 }
 
 /// Applies a patch to the columns of a page.

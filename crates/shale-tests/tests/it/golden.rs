@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Every golden image; tidy compares this list with the folder.
-const IMAGES: [&str; 28] = [
+const IMAGES: [&str; 29] = [
     "0.1-tiny.shale",
     "0.1-metadata.shale",
     "0.1-contents.shale",
@@ -47,6 +47,7 @@ const IMAGES: [&str; 28] = [
     "0.4-parity-extended.shale",
     "0.4-patches.shale",
     "0.4-roots.shale",
+    "0.4-named-roots.shale",
     "0.4-tiny.shale",
 ];
 
