@@ -151,7 +151,7 @@ fn compile(folder: &Path) -> Option<PathBuf> {
 }
 
 /// Kills at all calls, before each of them and in the middle of it.
-fn assert_kills_are_survived(more: &[&str], count_min: usize) {
+pub fn assert_kills_are_survived(more: &[&str], count_min: usize) {
     let Some(stage) = Stage::new(more) else { return };
     let (count, after) = stage.whole();
     let (mut kills, mut made) = (0, 0);
@@ -170,9 +170,4 @@ fn assert_kills_are_survived(more: &[&str], count_min: usize) {
 #[test]
 fn an_append_killed_at_any_write_leaves_the_image_before_or_after() {
     assert_kills_are_survived(&[], 40);
-}
-
-#[test]
-fn an_append_to_an_image_with_parity_killed_at_any_write_leaves_it_protected_by_the_next() {
-    assert_kills_are_survived(&["--parity", "5%"], 80);
 }

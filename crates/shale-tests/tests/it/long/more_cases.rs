@@ -1,6 +1,7 @@
 //! Promises of which `make check` tries a sample, with more levels, places and mutations.
 
 use crate::append::assert_snapshots_stay;
+use crate::append_killed::assert_kills_are_survived;
 use crate::append_safety::{assert_crashes_are_survived, assert_lengths_are_put_in_order};
 use crate::damage::assert_damage_is_found;
 use crate::fuzz_smoke::assert_importers_survive;
@@ -23,6 +24,11 @@ fn thin_images_are_what_an_append_adds_at_other_levels() {
 #[test]
 fn many_crashes_leave_the_image_before() {
     assert_crashes_are_survived(260);
+}
+
+#[test]
+fn an_append_to_an_image_with_parity_killed_at_any_write_leaves_it_protected_by_the_next() {
+    assert_kills_are_survived(&["--parity", "5%"], 80);
 }
 
 #[test]
