@@ -34,7 +34,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("shale-erofs", &[]),
     ("shale-foreign", &["shale-codec", "shale-erofs", "shale-format", "shale-model"]),
     ("shale-check", &["shale-codec", "shale-format", "shale-host", "shale-read", "shale-table"]),
-    ("shale-query", &["shale-codec", "shale-read"]),
+    ("shale-query", &["shale-codec", "shale-format", "shale-read", "shale-table"]),
     (
         "shale-extract",
         &[

@@ -223,31 +223,22 @@ pub fn add_to_file(
         leaves: report.protected_count(),
         groups: head.sets[0].group_count.into(),
         parity_of_group: head.sets[0].parity_count.into(),
-        burst_bytes: burst_len(&head).min(state.range.burst_len),
+        burst_bytes: head.burst_len().min(state.range.burst_len),
         identity,
     })
 }
 
-/// Length of the longest burst that a section always repairs.
-pub(crate) fn burst_len(head: &ParityHead) -> u64 {
-    head.sets[0].body_count().saturating_sub(1) * LEAF_LEN
-}
-
-/// Reads the heads of all parity sections, in their order.
+/// Reads the head of a section, if that is one of parity.
 ///
 /// # Errors
-/// A section or a head is damaged.
-pub(crate) fn heads(image: &Image) -> Result<Vec<ParityHead>, Error> {
-    let mut found = Vec::new();
-    for section in image.sections() {
-        let section = section?;
-        if section.section_type == SectionType::Parity as u16 {
-            let mut head = [0; PARITY_HEAD_LEN];
-            image.read_stored(section.payload_offset(), &mut head)?;
-            found.push(ParityHead::decode(&head, xxh3_64)?.0);
-        }
+/// The head cannot be read, or is damaged.
+pub(crate) fn head_of(image: &Image, section: &SectionHeader) -> Result<Option<ParityHead>, Error> {
+    if section.section_type != SectionType::Parity as u16 {
+        return Ok(None);
     }
-    Ok(found)
+    let mut head = [0; PARITY_HEAD_LEN];
+    image.read_stored(section.payload_offset(), &mut head)?;
+    Ok(Some(ParityHead::decode(&head, xxh3_64)?.0))
 }
 
 /// Returns the newest of these sections and those that it leads to, as far as they are there.
@@ -295,7 +286,7 @@ impl ParityRange {
             return Self {
                 first_leaf: begin / LEAF_LEN,
                 previous_at: begin % LEAF_LEN,
-                burst_len: parts.iter().map(|head| burst_len(head)).min().unwrap_or(u64::MAX),
+                burst_len: parts.iter().map(|head| head.burst_len()).min().unwrap_or(u64::MAX),
                 earlier_end: newest_end.map_or(0, |end| end + TRAILER_SECTION_LEN as u64),
             };
         }
@@ -355,10 +346,16 @@ impl State {
         options: &ParityOptions,
     ) -> Result<(ParityOutput<'f>, Self), Error> {
         let trailer = *image.trailer();
-        let (mut section_count, mut metadata_offset) = (0, 0);
+        let superblock = image.superblock();
+        let has_ranges = (superblock.version_major, superblock.version_minor) >= (0, 4);
+        let extends = options.extends && has_ranges && trailer.merkle_offset > 0;
+        let (mut section_count, mut metadata_offset, mut heads) = (0, 0, Vec::new());
         for section in image.sections() {
             let section = section?;
             section_count += 1;
+            if extends {
+                heads.extend(head_of(image, &section)?);
+            }
             if section.section_type == SectionType::Frames as u16 || metadata_offset == 0 {
                 metadata_offset = section.end();
             }
@@ -370,12 +367,7 @@ impl State {
             threads: thread_count(options.threads),
             cancel: options.cancel.clone(),
         };
-        let superblock = image.superblock();
-        let has_ranges = (superblock.version_major, superblock.version_minor) >= (0, 4);
-        let range = match options.extends && has_ranges && trailer.merkle_offset > 0 {
-            true => ParityRange::after(&heads(image)?, image.len()),
-            false => ParityRange::ALL,
-        };
+        let range = ParityRange::after(&heads, image.len());
         let metadata_offset = metadata_offset.max(range.earlier_end);
         let state = Self {
             superblock: *superblock,

@@ -14,7 +14,7 @@ use shale_read::{ByteSource, FileSource, Image, OffsetChoice, Options, SliceSour
 
 use crate::check::{CheckOptions, Level, check};
 use crate::error::{Error, ParityProblem};
-use crate::parity::{ParityOptions, burst_len, chain, heads};
+use crate::parity::{ParityOptions, chain, head_of};
 use crate::sign::{SignOptions, embed_signature};
 
 /// Parity per million bytes where the image does not tell: it has the least that there can be.
@@ -40,9 +40,14 @@ pub struct ParityFacts {
 /// # Errors
 /// A section or a head of parity is damaged.
 pub fn parity_facts(image: &Image) -> Result<Option<ParityFacts>, Error> {
-    let heads = heads(image)?;
+    let mut heads = Vec::new();
+    for section in image.sections() {
+        heads.extend(head_of(image, &section?)?);
+    }
     let chain = chain(&heads);
-    let Some(burst_bytes) = chain.iter().map(|head| burst_len(head)).min() else { return Ok(None) };
+    let Some(burst_bytes) = chain.iter().map(|head| head.burst_len()).min() else {
+        return Ok(None);
+    };
     let mut stored_bytes = 0;
     for head in &heads {
         stored_bytes += head.layout()?.end - head.section_offset - SECTION_HEADER_LEN as u64;

@@ -19,13 +19,12 @@ use shale_codec::xxh3_64;
 use shale_format::merkle::{FAN_OUT, LEAF_LEN};
 use shale_format::signature::{SIGNATURE_LEN, Signature};
 use shale_format::trailer::{PADDED_TO, TRAILER_SECTION_LEN};
-use shale_format::{Identity, SectionHeader, SectionType, Trailer};
+use shale_format::{Identity, SectionHeader, SectionType, Trailer, hex};
 use shale_host::{Cancel, Existing, OutputFile, Phase, Progress, existing};
 use shale_read::files::{Bases, FilePlace, gather};
 use shale_read::{ByteSource, FileSource, Image, OffsetChoice, Options};
 
 use crate::error::{Error, SignProblem};
-use crate::hex;
 
 /// Bytes read of a key or signature file.
 const TEXT_LEN_MAX: usize = 4096;

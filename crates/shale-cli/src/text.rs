@@ -6,6 +6,7 @@
 //! hexadecimal under a key of its own, so that no information is lost.
 
 use serde_json::Value;
+use shale::hex;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -103,7 +104,7 @@ fn is_plain(char: char) -> bool {
 pub fn put_name(object: &mut serde_json::Map<String, Value>, key: &str, name: &[u8]) {
     match std::str::from_utf8(name) {
         Ok(text) => object.insert(key.to_owned(), Value::from(text)),
-        Err(_) => object.insert(format!("{key}_hex"), Value::from(hex(name))),
+        Err(_) => object.insert(format!("{key}_hex"), Value::from(hex::encode(name))),
     };
 }
 
@@ -116,11 +117,6 @@ pub fn path_messages<'a>(paths: impl Iterator<Item = (&'a [u8], String)>) -> Val
         Value::Object(object)
     };
     paths.map(object).collect()
-}
-
-/// Bytes in hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The bytes of an argument.

@@ -13,6 +13,7 @@
 
 use std::fmt;
 
+use crate::codec::Codec;
 use crate::{bcj_arm, bcj_arm64, bcj_x86};
 
 /// What is done to a frame's bytes before compression. The discriminant is the number in images:
@@ -137,5 +138,16 @@ impl Filter {
 impl fmt::Display for Filter {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.name())
+    }
+}
+
+/// Returns the numbers of a codec and a filter as text: `zstd`, `zstd+bcj-x86`. A number that this
+/// version does not know stays a number.
+pub fn codec_text(codec: u8, filter: u8) -> String {
+    let codec = Codec::from_id(codec).map_or(format!("codec {codec}"), |c| c.name().to_owned());
+    match Filter::from_id(filter) {
+        Some(Filter::None) => codec,
+        Some(filter) => format!("{codec}+{}", filter.name()),
+        None => format!("{codec}+filter {filter}"),
     }
 }

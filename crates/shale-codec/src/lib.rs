@@ -76,7 +76,7 @@ pub use decoder::Decoder;
 pub use digest::{Hash, Hasher, Xxh3, hash, xxh3_64, xxh3_128};
 pub use encoder::Encoder;
 pub use error::{CodecError, SettingsError};
-pub use filter::Filter;
+pub use filter::{Filter, codec_text};
 pub use lines::{lines_form, lines_memory_len};
 pub use partial::Partial;
 pub use prefix::Prefix;

@@ -48,7 +48,7 @@ impl Compression {
     /// Reads `stream` decompressed.
     ///
     /// # Errors
-    /// There is no memory for the decompressor, or it needs more than a stream.
+    /// The decompressor gets no memory, or it must read at offsets, which a stream cannot.
     pub(crate) fn decoder(self, stream: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
         let plain = match self {
             Self::Stream(format) => format.decoder(stream)?,

@@ -94,6 +94,12 @@ fn corrupt(at: u64) -> io::Error {
     fault(at, "corrupt")
 }
 
+/// The temporary file cannot be used.
+fn unspooled(action: &str, error: &io::Error) -> io::Error {
+    let what = format!("cannot {action} a temporary file for lrzip data: {error}");
+    io::Error::new(error.kind(), ForeignError::new(FORMAT, what))
+}
+
 impl Lrzip {
     pub(crate) fn new(file: ImageFile, spool: Option<Spool>) -> Self {
         Self {
@@ -160,11 +166,10 @@ impl Lrzip {
         let (instructions, literals) = (stream(0), stream(1));
         let end = base + 2 * header_len;
         let len = u64::from_le_bytes(len);
-        self.chunk = Some(Chunk { instructions, literals, len, sum: Crc32::new(), end });
         // The sum of lrzip begins with 0. These bytes bring that of others there.
-        if let Some(chunk) = &mut self.chunk {
-            chunk.sum.update(&[0xff; 4]);
-        }
+        let mut sum = Crc32::new();
+        sum.update(&[0xff; 4]);
+        self.chunk = Some(Chunk { instructions, literals, len, sum, end });
         self.is_last = is_last == 1;
         self.given_before += self.given;
         self.given = 0;
@@ -290,11 +295,7 @@ impl History {
             let spool = self.spool.as_ref().ok_or_else(|| {
                 io::Error::other(format!("{} MiB of it need a temporary file", len >> 20))
             })?;
-            let file = spool().map_err(|error| {
-                let what = format!("cannot create a temporary file for lrzip data: {error}");
-                io::Error::new(error.kind(), ForeignError::new(FORMAT, what))
-            })?;
-            self.file = Some(file);
+            self.file = Some(spool().map_err(|error| unspooled("create", &error))?);
         }
         Ok(())
     }
@@ -315,10 +316,8 @@ impl History {
             && self.held.len() >= HELD_LEN_MAX
         {
             // All of it was given before the next instruction came.
-            file.write_all_at(&self.held[..SPOOLED_LEN], self.start).map_err(|error| {
-                let what = format!("cannot write to a temporary file for lrzip data: {error}");
-                io::Error::new(error.kind(), ForeignError::new(FORMAT, what))
-            })?;
+            let written = file.write_all_at(&self.held[..SPOOLED_LEN], self.start);
+            written.map_err(|error| unspooled("write to", &error))?;
             self.held.drain(..SPOOLED_LEN);
             self.start += SPOOLED_LEN as u64;
         }

@@ -21,6 +21,8 @@
 //! # Ok::<(), shale_format::FormatError>(())
 //! ```
 
+/// Bytes as hexadecimal text.
+pub mod hex;
 /// Errors of decoding a structure.
 pub mod error;
 /// Every limit, with its reason.

@@ -8,7 +8,7 @@
 use crate::error::FormatError;
 use crate::limits::{PAGE_PATCH_DEPTH_MAX, PAGE_PREFIX_DEPTH_MAX};
 use crate::root::{PageRefRaw, check_page_ref, decode_page_ref, encode_page_ref};
-use shale_table::{PageRef, Patched, TableError};
+use shale_table::{PageRef, Patched, TableError, varint};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Codec of a page that is compressed with the page as its prefix which it names.
@@ -45,11 +45,11 @@ impl PatchHead {
     /// Returns the head as it is stored.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(PATCH_HEAD_LEN_MAX);
-        put_varint(self.generation, &mut out);
-        put_varint(self.base.offset, &mut out);
+        varint::write(self.generation, &mut out);
+        varint::write(self.base.offset, &mut out);
         out.extend_from_slice(&self.base.checksum.to_le_bytes());
-        put_varint(self.base.stored_len.into(), &mut out);
-        put_varint(self.base.plain_len.into(), &mut out);
+        varint::write(self.base.stored_len.into(), &mut out);
+        varint::write(self.base.plain_len.into(), &mut out);
         out.extend([self.base.codec, u8::from(self.is_compressed)]);
         out
     }
@@ -64,12 +64,12 @@ impl PatchHead {
         let short =
             || FormatError::Short { structure: PATCH, expected: 15, found: stored.len() as u64 };
         let mut rest = stored;
-        let generation = take_varint(&mut rest).ok_or_else(short)?;
-        let offset = take_varint(&mut rest).ok_or_else(short)?;
+        let generation = varint::take(&mut rest).ok_or_else(short)?;
+        let offset = varint::take(&mut rest).ok_or_else(short)?;
         let (checksum, after) = rest.split_first_chunk().ok_or_else(short)?;
         rest = after;
         let mut narrow = || {
-            let value = take_varint(&mut rest).ok_or_else(short)?;
+            let value = varint::take(&mut rest).ok_or_else(short)?;
             u32::try_from(value).map_err(|_| field("length", value, "below 2^32"))
         };
         let (stored_len, plain_len) = (narrow()?, narrow()?);
@@ -86,27 +86,6 @@ impl PatchHead {
         }
         Ok((Self { generation, base, is_compressed: is_compressed == 1 }, rest))
     }
-}
-
-fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u128;
-    for place in 0..VARINT_LEN_MAX {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u128::from(byte & 0x7f) << (7 * place);
-        if byte < 0x80 {
-            return u64::try_from(value).ok();
-        }
-    }
-    None
 }
 
 /// Returns the start of a page whose prefix is `prefix`.
@@ -164,7 +143,7 @@ pub fn plain_bytes<E: From<FormatError> + From<TableError>>(
     Ok(patched.into_plain()?)
 }
 
-/// The same for a page that is no patch.
+/// Returns the plain bytes of a page that is not a patch, in the same way.
 fn plain_bytes_of_prefixed<E: From<FormatError>>(
     page: &PageRef,
     stored: &mut impl FnMut(&PageRef) -> Result<Vec<u8>, E>,

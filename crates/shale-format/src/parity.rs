@@ -214,8 +214,8 @@ impl ParityHead {
         [all, metadata]
     }
 
-    /// Returns the smallest chunk length whose table has few enough chunks, for so many protected
-    /// leaves.
+    /// Returns the smallest chunk length whose table has few enough chunks. `leaf_count` is the
+    /// number of protected leaves.
     pub fn chunk_len_for(leaf_count: u64, sets: &[ParitySet; SET_COUNT]) -> u64 {
         let bodies: u64 = sets.iter().map(ParitySet::body_count).sum();
         let table_len = (leaf_count + bodies) * HASH_LEN as u64;
@@ -310,6 +310,12 @@ impl ParityHead {
             bodies: [bodies_a, bodies_b],
             end,
         })
+    }
+
+    /// Length in bytes of the longest burst that is always repaired: one leaf per body of parity,
+    /// less one leaf for a burst that begins inside a leaf.
+    pub fn burst_len(&self) -> u64 {
+        self.sets[0].body_count().saturating_sub(1) * LEAF_LEN
     }
 
     /// Returns the offset of the header of the parity section that protects the leaves before those

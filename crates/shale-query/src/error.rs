@@ -35,6 +35,12 @@ pub enum Error {
     /// The path does not exist in the image.
     #[error("{0}: no such file or directory in the image")]
     Path(String),
+    /// The image has no table of this name.
+    #[error("{table}: no such table, or no such snapshot")]
+    NoTable {
+        /// The name that was given.
+        table: String,
+    },
     /// The caller of a function stopped it by an error of its own.
     #[error(transparent)]
     Output(#[from] io::Error),

@@ -59,7 +59,7 @@ pub mod limits; // every limit, with its reason
 mod error; // what can go wrong
 mod schema; // what a table looks like
 mod store; // how pages are stored and fetched: the interface to storage
-mod varint; // variable-length integers, and reading headers
+pub mod varint; // variable-length integers, and reading headers
 mod bitpack; // integers of a fixed width
 mod integers; // codecs of integer columns
 mod byte_strings; // codecs of byte string columns

@@ -6,12 +6,21 @@
 use crate::error::Damage;
 
 /// Appends `value`.
-pub(crate) fn write(mut value: u64, out: &mut Vec<u8>) {
+pub fn write(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
     }
     out.push(value as u8);
+}
+
+/// Takes a varint from the front of `bytes`, which are shorter than 4 GiB. `None` if they do not
+/// begin with one of 64 bits.
+pub fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let mut reader = Reader::new(bytes);
+    let value = reader.varint().ok()?;
+    *bytes = &bytes[reader.at()..];
+    Some(value)
 }
 
 /// Maps small signed values, given as wrapped 64-bit ones, to small unsigned values.
@@ -130,6 +139,9 @@ mod tests {
             let mut reader = Reader::new(&bytes);
             prop_assert_eq!(reader.varint(), Ok(value));
             prop_assert!(reader.is_at_end());
+            bytes.push(7);
+            let mut rest = &bytes[..];
+            prop_assert_eq!((take(&mut rest), rest), (Some(value), &[7][..]));
             prop_assert_eq!(unzigzag(zigzag(value)), value);
         }
     }
@@ -143,6 +155,7 @@ mod tests {
         assert_eq!(Reader::new(&bytes).varint(), Ok(u64::MAX));
         assert!(Reader::new(&[0x80; 11]).varint().is_err());
         assert!(Reader::new(&[0x80; 3]).varint().is_err());
+        assert_eq!(take(&mut &[0x80; 3][..]), None);
     }
 
     #[test]

@@ -125,12 +125,6 @@ pub enum Error {
     /// A filter rule is not valid.
     #[error(transparent)]
     Rule(#[from] PatternError),
-    /// The image has no table of this name.
-    #[error("{table}: no such table, or no such snapshot")]
-    NoTable {
-        /// The name that was given.
-        table: String,
-    },
 }
 
 impl Error {

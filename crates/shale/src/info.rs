@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use shale_check::hex;
-use shale_codec::Codec;
+use shale_codec::codec_text;
 use shale_format::root::{TIME_ATIME, TIME_BTIME, TIME_CTIME, TIME_MTIME};
-use shale_format::{Category, SectionType};
+use shale_format::{Category, SectionType, hex};
 use shale_read::Image;
 use shale_table::Table;
 use shale_write::STREAMS_WORD;
@@ -195,7 +194,7 @@ pub fn info(image: &Image) -> Result<Info, Error> {
         plain_bytes += record.plain_len;
         stored_bytes += record.stored_len;
         frames_with_references += u64::from(record.reference_count > 0);
-        let codec = codec_name(record.codec, record.filter);
+        let codec = codec_text(record.codec, record.filter);
         let category = Category::from_id(record.category).name().to_owned();
         for (groups, name) in [(&mut codecs, codec), (&mut categories, category)] {
             let group = groups.entry(name.clone()).or_insert(FrameGroup {
@@ -265,16 +264,6 @@ pub fn info(image: &Image) -> Result<Info, Error> {
 /// Mean of the bytes decoded for one byte, from the sum over all bytes.
 fn mean(decoded: u128, bytes: u64) -> u64 {
     (decoded / u128::from(bytes.max(1))) as u64
-}
-
-/// A codec and its filter as text: `zstd`, `zstd+bcj-x86`.
-pub(crate) fn codec_name(codec: u8, filter: u8) -> String {
-    let codec = Codec::from_id(codec).map_or(format!("codec {codec}"), |c| c.name().to_owned());
-    match shale_codec::Filter::from_id(filter) {
-        Some(shale_codec::Filter::None) => codec,
-        Some(filter) => format!("{codec}+{}", filter.name()),
-        None => format!("{codec}+filter {filter}"),
-    }
 }
 
 fn snapshot_info(snapshot: &shale_read::Snapshot) -> SnapshotInfo {

@@ -2,7 +2,7 @@
 //!
 //! [`create()`] packs directory trees, archives and images into an image, which is read back and
 //! compared with the source before it gets its name; [`survey()`] tells what it would take.
-//! [`info()`] and [`dump()`] describe an image. Checking, repair, parity and signatures come from
+//! [`info()`] describes an image. Checking, repair, parity and signatures come from
 //! `shale-check`; extraction, export and listings from `shale-extract`. Both are re-exported here,
 //! as are the reader ([`read`]), the build pipeline ([`write`](mod@write)) and formats of others
 //! ([`foreign`]).
@@ -47,14 +47,12 @@ mod retention; // which snapshots are kept
 mod verify; // the image against what was read from the source
 mod info; // counts and sizes
 mod states; // what each snapshot added
-pub mod dump; // any structure with its fields
 
 pub use append::{AppendOptions, AppendReport, Below, append};
 pub use assemble::AssembleReport;
 pub use bundle::{BundleOptions, Runtime, bundle, warm_len};
 pub use compact::compact;
 pub use create::{CreateReport, create};
-pub use dump::dump;
 pub use envelope::{Delivery, Enclosing, Envelope};
 pub use error::{Error, error_kind};
 pub use info::{
@@ -88,6 +86,7 @@ pub use shale_extract::{
     export_to_archive, extract, listing, patterns_in_tree,
 };
 pub use shale_foreign as foreign;
+pub use shale_format::hex;
 pub use shale_host::{
     Cancel, Error as HostError, ErrorKind, NoProgress, Output, OutputFile, PatientOutput, Phase,
     Progress, grower, sync_directory, thread_count,
@@ -95,6 +94,7 @@ pub use shale_host::{
 pub use shale_model::SourceError;
 pub use shale_model::pattern::{NamePattern, PatternError, Patterns, Position, Rules};
 pub use shale_query as query;
+pub use shale_query::dump;
 pub use shale_read as read;
 pub use shale_source as source;
 pub use shale_source::{

@@ -64,8 +64,8 @@ pub(super) fn check(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -
 
 /// Reads the head and all hashes of the tree, and compares the hashes with each other.
 fn read(context: &Context<'_>, layout: &Layout, offset: u64) -> Result<Tree, String> {
-    let section = layout.sections.iter().find(|section| section.offset == offset);
-    let section = section.ok_or("no whole section is where the trailer says it is")?;
+    let section =
+        layout.section_at(offset).ok_or("no whole section is where the trailer says it is")?;
     let is_continued = section.section_type == SectionType::MerkleContinued as u16;
     if !is_continued && section.section_type != SectionType::Merkle as u16 || section.codec != 0 {
         return Err(format!("the section there is of type {}", section.section_type));

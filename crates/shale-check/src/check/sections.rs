@@ -63,8 +63,12 @@ impl Layout {
 
     /// Bytes of the section at `offset`, header included, if the section is complete.
     pub(super) fn section_len(&self, offset: u64) -> Option<u64> {
-        let section = self.sections.iter().find(|section| section.offset == offset)?;
-        Some(section.end() - offset)
+        Some(self.section_at(offset)?.end() - offset)
+    }
+
+    /// Returns the section at `offset`, if it is complete.
+    pub(super) fn section_at(&self, offset: u64) -> Option<&SectionHeader> {
+        self.sections.iter().find(|section| section.offset == offset)
     }
 }
 
@@ -253,8 +257,7 @@ fn check_trailers(
 /// Reads the root that the trailer names, or if that is damaged the second one, after the Merkle
 /// tree.
 fn read_root(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Option<Root> {
-    let at = |offset: u64| layout.sections.iter().find(|section| section.offset == offset);
-    let result = match at(trailer.root_offset) {
+    let result = match layout.section_at(trailer.root_offset) {
         None => Err("no whole section is where the trailer says the root is".to_owned()),
         Some(section) => whole_root(context.store, layout, section, trailer.root_section_len),
     };
@@ -262,9 +265,10 @@ fn read_root(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Optio
         Ok(root) => return Some(root),
         Err(what) => what,
     };
-    let second = at(trailer.merkle_offset)
+    let second = layout
+        .section_at(trailer.merkle_offset)
         .filter(|_| trailer.merkle_offset > 0)
-        .and_then(|merkle| at(merkle.end()))
+        .and_then(|merkle| layout.section_at(merkle.end()))
         .and_then(|section| {
             let len = section.end() - section.offset;
             whole_root(context.store, layout, section, len).ok()
@@ -287,10 +291,9 @@ fn whole_root(
     section: &SectionHeader,
     expected: u64,
 ) -> Result<Root, String> {
-    let at = |offset: u64| layout.sections.iter().find(|section| section.offset == offset);
     let root = decode_root(store, section, expected)?;
     let joined = root.join(section.offset, |earlier| {
-        let read = |offset| match at(offset) {
+        let read = |offset| match layout.section_at(offset) {
             Some(section) if section.payload_sum == earlier.payload_sum => {
                 decode_root(store, section, earlier.section_len)
             }

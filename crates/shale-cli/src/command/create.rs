@@ -613,7 +613,7 @@ fn as_json(report: &CreateReport, seconds: f64) -> serde_json::Value {
     json!({
         "identity": build.identity.to_string(),
         "parity": report.parity.as_ref().map(super::parity::as_json),
-        "image_id": text::hex(&build.image_id),
+        "image_id": shale::hex::encode(&build.image_id),
         "image_bytes": build.image_bytes,
         "file_bytes": build.file_bytes,
         "seconds": seconds,

@@ -24,7 +24,7 @@ pub fn keygen(path: &Path, comment: &str, say: &Say) -> anyhow::Result<Exit> {
     let public = shale::generate_key(path, comment)?;
     let name = text::path(path);
     if say.json {
-        say.value(&json!({ "public_key": text::hex(&public) }))?;
+        say.value(&json!({ "public_key": shale::hex::encode(&public) }))?;
     } else {
         say.line(format!(
             "{name}: the secret key, keep it safe; give {name}.pub to those who verify your images"
@@ -74,7 +74,7 @@ pub fn sign(args: &Sign, say: &Say) -> anyhow::Result<Exit> {
     if say.json {
         say.value(&json!({
             "identity": signature.identity.to_string(),
-            "public_key": text::hex(&signature.public_key),
+            "public_key": shale::hex::encode(&signature.public_key),
             "embedded": args.embed,
         }))?;
     } else {
@@ -111,7 +111,7 @@ pub fn verify(args: &Verify, say: &Say) -> anyhow::Result<Exit> {
     if say.json {
         say.value(&json!({
             "identity": verified.identity.to_string(),
-            "public_key": text::hex(&verified.public_key),
+            "public_key": shale::hex::encode(&verified.public_key),
             "content": !args.skip_content,
         }))?;
     } else {
@@ -120,7 +120,7 @@ pub fn verify(args: &Verify, say: &Say) -> anyhow::Result<Exit> {
         say.line(format!(
             "{}: signed by {}{}",
             text::path(&args.image),
-            text::hex(&verified.public_key),
+            shale::hex::encode(&verified.public_key),
             if args.skip_content { "; its contents were not verified" } else { ", and unchanged" }
         ));
     }

@@ -59,7 +59,7 @@ fn as_object(tree: &Tree, path: &[u8], found: &Attributes) -> anyhow::Result<Map
     for xattr in tree.xattrs(found.inode)? {
         let mut one = Map::new();
         text::put_name(&mut one, "name", &xattr.name);
-        one.insert("value_hex".to_owned(), text::hex(&xattr.value).into());
+        one.insert("value_hex".to_owned(), shale::hex::encode(&xattr.value).into());
         xattrs.push(Value::Object(one));
     }
     object.insert("xattrs".to_owned(), xattrs.into());

@@ -88,7 +88,7 @@ fn sum<D: Digest>(tree: &Tree, inode: u64, block: &mut [u8]) -> anyhow::Result<S
     loop {
         let len = tree.read(inode, offset, block)?;
         if len == 0 {
-            return Ok(text::hex(&hasher.finalize()));
+            return Ok(shale::hex::encode(&hasher.finalize()));
         }
         hasher.update(&block[..len]);
         offset += len as u64;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use shale_codec::stream::{Finish, StreamFormat};
+use shale_format::hex;
 use shale_model::{InodeKind, Metadata, Timestamp};
 
 use crate::archive::{Archive, ArchiveEntry};
@@ -285,7 +286,7 @@ impl<'w> LayoutWriter<'w> {
     /// Writes a document as a blob.
     fn document(&mut self, value: &Value) -> io::Result<Blob> {
         let bytes = value.to_string().into_bytes();
-        let blob = Blob { digest: hex(&Sha256::digest(&bytes)), len: bytes.len() as u64 };
+        let blob = Blob { digest: hex::encode(&Sha256::digest(&bytes)), len: bytes.len() as u64 };
         if self.is_new(&blob) {
             self.file(&path_of(&blob), &bytes)?;
         }
@@ -435,7 +436,7 @@ impl<W> Hashed<W> {
     }
 
     fn digest(&self) -> String {
-        hex(&self.hasher.clone().finalize())
+        hex::encode(&self.hasher.clone().finalize())
     }
 }
 
@@ -463,10 +464,6 @@ impl Write for Encoder<'_> {
         // Flushing before the end would only make the stream longer.
         Ok(())
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -315,10 +315,10 @@ fn warnings(archive: &Archive, members: &[Member]) -> Vec<String> {
             "{lost} owners, streams and access control lists of other systems were not packed"
         ));
     }
-    let has_sum = |m: &&Member| {
+    let lacks_sum = |m: &&Member| {
         !m.is_checked && m.is_wanted && matches!(m.kind, Ok(Kind::Inode(InodeKind::File)))
     };
-    let unchecked = members.iter().filter(has_sum).count();
+    let unchecked = members.iter().filter(lacks_sum).count();
     if unchecked > 0 {
         warnings.push(format!("{unchecked} files of the RAR archive have no checksum"));
     }

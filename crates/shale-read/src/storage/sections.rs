@@ -10,7 +10,7 @@ use shale_format::superblock::SUPERBLOCK_LEN;
 use shale_format::trailer::{TRAILER_LEN, TRAILER_SECTION_LEN};
 use shale_format::{Root, SectionHeader, SectionType, Superblock, Trailer};
 
-use crate::error::{ErrorContext, Expected, ReadError, contradiction, value};
+use crate::error::{ErrorContext, Expected, Fault, ReadError, contradiction, value};
 use crate::storage::decoders::Decoders;
 use crate::storage::stored::{Stored, check_sum};
 
@@ -177,10 +177,14 @@ fn root_at(
                 let expected = Expected::Exactly(len - SECTION_HEADER_LEN as u64);
                 return Err(value("length of its payload", header.stored_len, expected));
             }
-            let payload = &section[SECTION_HEADER_LEN..];
-            check_sum("payload", payload_sum.unwrap_or(header.payload_sum), payload)?;
-            check_sum("payload", header.payload_sum, payload)?;
-            Ok(header)
+            check_sum("payload", header.payload_sum, &section[SECTION_HEADER_LEN..])?;
+            match payload_sum {
+                Some(expected) if expected != header.payload_sum => {
+                    let (what, found) = ("payload", header.payload_sum);
+                    Err(Fault::Checksum { what, expected, found }.into())
+                }
+                _ => Ok(header),
+            }
         })?;
         let payload = section.split_off(SECTION_HEADER_LEN);
         if header.plain_len > ROOT_PLAIN_LEN_MAX {

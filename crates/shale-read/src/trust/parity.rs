@@ -405,13 +405,6 @@ impl Parity {
         self.head.section_offset.saturating_sub(leaf * LEAF_LEN).min(LEAF_LEN)
     }
 
-    /// Length in bytes of the longest burst that is always repaired: one leaf per body of parity,
-    /// less one leaf for a burst that begins inside a leaf.
-    pub fn burst_len(&self) -> u64 {
-        let bodies = self.head.sets[0].body_count();
-        bodies.saturating_sub(1) * LEAF_LEN
-    }
-
     /// Compares every protected leaf and body with its hash, with `threads` threads. Returns `None`
     /// if `cancelled` was set. Reads all protected leaves and the parity; `done` gets the length of
     /// each.

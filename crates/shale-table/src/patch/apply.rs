@@ -237,24 +237,17 @@ impl PatchedColumn {
         let rows = match (form, list) {
             (VALUES | DIFFERENCES, OWN_ROWS) => {
                 *last_rows = read_rows(reader, row_count)?;
-                Some(&*last_rows)
+                Some(last_rows.as_slice())
             }
-            (VALUES | DIFFERENCES, LAST_ROWS) => Some(&*last_rows),
-            (VALUES | DIFFERENCES, INSERTED_ROWS) => None,
+            // A list of a column before has rows of this page only.
+            (VALUES | DIFFERENCES, LAST_ROWS) => Some(last_rows.as_slice()),
+            (VALUES | DIFFERENCES, INSERTED_ROWS) => Some(inserted),
             (ALL_VALUES | ALL_DIFFERENCES, OWN_ROWS) => None,
             _ => return Err(Damage("a patch of a column has an unknown form")),
         };
-        let rows = match (form, rows) {
-            (VALUES | DIFFERENCES, rows) => {
-                let rows = rows.map_or(inserted, Vec::as_slice);
-                // A list of a column before has rows of this page only.
-                if rows.is_empty() {
-                    return Err(Damage("a patch of a column has no rows"));
-                }
-                Some(rows)
-            }
-            _ => None,
-        };
+        if rows.is_some_and(<[usize]>::is_empty) {
+            return Err(Damage("a patch of a column has no rows"));
+        }
         let count = rows.map_or(row_count, <[usize]>::len);
         if form != ALL_VALUES {
             self.decode(plain, row_count)?;

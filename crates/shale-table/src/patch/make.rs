@@ -171,17 +171,16 @@ fn put_integers(old: &[u64], new: &[u64], lists: &mut Lists, out: &mut Vec<u8>) 
     let is_many = changed.len() * 4 > new.len();
     lists.put(form, changed, &mut best);
     best.extend(some);
-    let all = match is_many {
-        true => vec![
-            (ALL_DIFFERENCES, section((0..new.len()).map(|row| difference(&row)).collect())),
-            (ALL_VALUES, section(new.to_vec())),
-        ],
-        // Steps that are the same over many rows, such as of numbers after an inserted row.
-        false if best.len() > 64 => {
-            vec![(ALL_DIFFERENCES, section((0..new.len()).map(|row| difference(&row)).collect()))]
-        }
-        false => Vec::new(),
-    };
+    let mut all = Vec::new();
+    // A long list may hold steps that are the same over many rows, such as of numbers after an
+    // inserted row.
+    if is_many || best.len() > 64 {
+        let differences = (0..new.len()).map(|row| difference(&row)).collect();
+        all.push((ALL_DIFFERENCES, section(differences)));
+    }
+    if is_many {
+        all.push((ALL_VALUES, section(new.to_vec())));
+    }
     for (form, section) in all {
         if section.len() + 1 < best.len() {
             best = [&[form][..], &section].concat();

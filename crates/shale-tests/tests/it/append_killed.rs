@@ -28,7 +28,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// `None` if there is no compiler.
+    /// Makes the trees and the image. Returns `None` on a machine without a C compiler.
     fn new(more: &[&str]) -> Option<Self> {
         let folder = places::quick();
         let library = compile(folder.path())?;

@@ -4,11 +4,11 @@
 //! They are taken from the plain bytes of all frames: each is decoded once, by any thread. A frame
 //! that cannot be read is passed over: nothing will refer to it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::base::frames::OldFrames;
 use crate::exec::build::Build;
+use crate::exec::in_order::in_order;
 use crate::exec::pool::Urgency;
 use crate::plan::error::WriteError;
 use crate::plan::report::Stage;
@@ -16,8 +16,6 @@ use crate::reference::sketch::sketch_of;
 use crate::reference::stage::RATE_LOG2;
 use crate::segment::segmenter::{Anchor, anchors_of};
 
-/// Frames in progress for each thread.
-const FRAMES_PER_THREAD: usize = 2;
 /// What is asked for of each frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
@@ -44,22 +42,18 @@ pub(crate) fn learn<'env>(
     old: &Arc<OldFrames>,
     wanted: Wanted,
     frames: Option<&[bool]>,
-    mut learned: impl FnMut(Learned),
+    learned: impl FnMut(Learned),
 ) -> Result<(), WriteError> {
     let Some(base) = build.base() else { return Ok(()) };
     let step_log2 = old.anchor_step_log2();
-    let in_progress_max = build.plan().threads * FRAMES_PER_THREAD;
-    let mut in_progress = VecDeque::new();
     let mut start = 0;
-    for frame in 0..old.count() {
-        build.check_cancel()?;
+    let tasks = (0..old.count()).map(|frame| {
         let at = start;
         start += old.len_of(frame);
         if frames.is_some_and(|frames| !frames[frame]) {
-            in_progress.push_back(None);
-            continue;
+            return None;
         }
-        in_progress.push_back(Some(build.submit(Urgency::Normal, Stage::Refer, move |_| {
+        Some(build.submit(Urgency::Normal, Stage::Refer, move |_| {
             let mut found = Learned::default();
             let Ok(plain) = base.frame(frame as u64) else { return found };
             if wanted.sketch {
@@ -69,15 +63,7 @@ pub(crate) fn learn<'env>(
                 found.anchors = anchors_of(&plain, at, wanted.window_len, step_log2);
             }
             found
-        })));
-        if in_progress.len() > in_progress_max
-            && let Some(oldest) = in_progress.pop_front()
-        {
-            learned(oldest.map(|oldest| build.wait(&oldest)).unwrap_or_default());
-        }
-    }
-    for ticket in in_progress {
-        learned(ticket.map(|ticket| build.wait(&ticket)).unwrap_or_default());
-    }
-    Ok(())
+        }))
+    });
+    in_order(build, tasks, learned)
 }

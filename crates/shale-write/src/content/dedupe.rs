@@ -115,14 +115,19 @@ impl Contents {
 
     /// Returns the digests of the contents of this build, by position in the table.
     pub(crate) fn into_digests(self) -> Vec<ContentDigest> {
-        if self.positions.is_empty() {
-            return self.digests;
+        match self.positions.is_empty() {
+            true => self.digests,
+            false => self.by_position(|digest| *digest),
         }
-        let mut digests = vec![ContentDigest::default(); self.digests.len()];
+    }
+
+    /// Returns something of each digest, by position in the table.
+    fn by_position<T>(&self, of: impl Fn(&ContentDigest) -> T) -> Vec<T> {
+        let mut found: Vec<T> = self.digests.iter().map(&of).collect();
         for (digest, &place) in self.digests.iter().zip(&self.positions) {
-            digests[place as usize] = *digest;
+            found[place as usize] = of(digest);
         }
-        digests
+        found
     }
 
     /// The tags of the image that is continued.
@@ -132,12 +137,7 @@ impl Contents {
 
     /// Returns the tags of the contents of this build, by position in the table.
     pub(crate) fn tags(&self) -> Vec<u16> {
-        let tag = |digest: &ContentDigest| AppendIndex::tag(&digest.0);
-        let mut tags: Vec<u16> = self.digests.iter().map(tag).collect();
-        for (digest, &place) in self.digests.iter().zip(&self.positions) {
-            tags[place as usize] = tag(digest);
-        }
-        tags
+        self.by_position(|digest| AppendIndex::tag(&digest.0))
     }
 
     /// Returns how many files have a content, by its number in this build.
@@ -179,9 +179,14 @@ impl Contents {
     /// # Errors
     /// The image that is continued cannot be read.
     pub(crate) fn find(&mut self, identity: &ContentKey<'_>) -> Result<Option<u64>, WriteError> {
-        if let Some(id) = self.find_here(identity) {
-            return Ok(Some(id));
+        match self.find_here(identity) {
+            Some(id) => Ok(Some(id)),
+            None => self.find_in_base(identity),
         }
+    }
+
+    /// Finds the content of the image that is continued with these bytes and holes.
+    fn find_in_base(&self, identity: &ContentKey<'_>) -> Result<Option<u64>, WriteError> {
         let Some(base) = &self.base else { return Ok(None) };
         for id in base.contents_of_len(identity.len)? {
             if self.tags.may_be(&**base, id, &identity.digest)
@@ -202,15 +207,7 @@ impl Contents {
         if self.by_digest.find(hash(&identity.digest), is_equal).is_some() {
             return Ok(true);
         }
-        let Some(base) = &self.base else { return Ok(false) };
-        for id in base.contents_of_len(identity.len)? {
-            if self.tags.may_be(&**base, id, &identity.digest)
-                && base.content_is(id, &identity.digest, identity.holes)?
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(self.find_in_base(identity)?.is_some())
     }
 
     fn find_here(&mut self, identity: &ContentKey<'_>) -> Option<u64> {

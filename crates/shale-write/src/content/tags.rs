@@ -5,7 +5,6 @@
 //! 65,536 wrong ones, one passes. They are hints: what passes is read and compared, and what a
 //! wrong tag rules out is stored again.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -14,6 +13,7 @@ use shale_format::append_index::TAG_COUNT_MAX;
 
 use crate::base::image::Base;
 use crate::exec::build::Build;
+use crate::exec::in_order::in_order;
 use crate::exec::pool::Urgency;
 use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
@@ -21,8 +21,6 @@ use crate::plan::report::Stage;
 
 /// Contents that one task reads.
 const CONTENTS_PER_TASK: u64 = 64;
-/// Tasks in progress for each thread.
-const TASKS_PER_THREAD: usize = 2;
 
 /// The tags of the image that is continued; read when first asked for.
 #[derive(Debug, Default)]
@@ -93,29 +91,18 @@ pub(crate) fn with_tags(
 /// Reads contents of the image that is continued. One that cannot be read gets any tag.
 fn read_tags(build: &Build<'_>, range: Range<u64>) -> Result<Vec<u16>, WriteError> {
     let Some(base) = build.base() else { return Ok(Vec::new()) };
-    let in_progress_max = build.plan().threads * TASKS_PER_THREAD;
-    let mut in_progress = VecDeque::new();
-    let mut tags = Vec::new();
-    let mut at = range.start;
-    while at < range.end {
-        build.check_cancel()?;
-        let part = at..(at + CONTENTS_PER_TASK).min(range.end);
-        at = part.end;
-        in_progress.push_back(build.submit(Urgency::Normal, Stage::Refer, move |_| {
+    let first_contents = range.clone().step_by(CONTENTS_PER_TASK as usize);
+    let tasks = first_contents.map(|first| {
+        let part = first..(first + CONTENTS_PER_TASK).min(range.end);
+        Some(build.submit(Urgency::Normal, Stage::Refer, move |_| {
             let tag = |content| {
                 let digest = base.content_digest(content).unwrap_or_default();
                 AppendIndex::tag(&digest.0)
             };
             part.map(tag).collect::<Vec<u16>>()
-        }));
-        if in_progress.len() > in_progress_max
-            && let Some(oldest) = in_progress.pop_front()
-        {
-            tags.extend(build.wait(&oldest));
-        }
-    }
-    for ticket in in_progress {
-        tags.extend(build.wait(&ticket));
-    }
+        }))
+    });
+    let mut tags = Vec::new();
+    in_order(build, tasks, |part: Vec<u16>| tags.extend(part))?;
     Ok(tags)
 }

@@ -5,3 +5,4 @@ pub(crate) mod scratch; // encoders and buffers of one thread
 pub(crate) mod stages; // processor time by stage
 pub(crate) mod pool; // threads that take tasks from a queue
 pub(crate) mod build; // what all stages share
+pub(crate) mod in_order; // results of many tasks, one after the other

@@ -7,11 +7,14 @@
 //! content start a frame, too, unless little comes before them. A frame holds samples of one kind,
 //! ends with a whole group of them, and has other bytes only before and after them.
 
+use std::sync::Arc;
+
 use shale_codec::SampleLayout;
 use shale_format::Category;
 
 use crate::content::samples::{SampleRun, Samples};
 use crate::frame::body::{Body, Ranges};
+use crate::layout::buffered::Buffered;
 use crate::plan::classes::ClassIndex;
 
 /// A frame that is full.
@@ -56,8 +59,6 @@ pub(crate) struct Framer {
     /// See [`FrameTraits`].
     class: ClassIndex,
     is_hot: bool,
-    /// The bytes are in the reorder buffer.
-    is_buffered: bool,
     body: Body,
     /// Number of bytes.
     len: usize,
@@ -82,7 +83,6 @@ impl Framer {
             frame_len,
             class: 0,
             is_hot: false,
-            is_buffered: false,
             body: Body::Bytes(Vec::new()),
             len: 0,
             start,
@@ -91,11 +91,10 @@ impl Framer {
         }
     }
 
-    /// From now on, frames are made of ranges of the reorder buffer. No byte was pushed before.
-    pub(crate) fn begin_buffered(&mut self) {
+    /// From now on, frames are made of ranges of `buffered`. No byte was pushed before.
+    pub(crate) fn begin_buffered(&mut self, buffered: Arc<Buffered>) {
         debug_assert_eq!(self.len, 0);
-        self.is_buffered = true;
-        self.body = Body::Ranges(Ranges::default());
+        self.body = Body::Ranges(Ranges::of(buffered));
     }
 
     /// Begins frames of another length and class, hot or not. Returns the frame that ends here.
@@ -238,10 +237,7 @@ impl Framer {
         let traits = FrameTraits { category, class, is_hot, samples };
         self.start += self.len as u64;
         self.shares = [0; CATEGORY_COUNT];
-        let next = match self.is_buffered {
-            true => Body::Ranges(Ranges::default()),
-            false => Body::Bytes(Vec::new()),
-        };
+        let next = self.body.emptied();
         let body = std::mem::replace(&mut self.body, next);
         Some(PlainFrame { body, len: std::mem::take(&mut self.len), traits })
     }

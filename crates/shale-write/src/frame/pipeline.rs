@@ -48,8 +48,6 @@ pub(crate) struct FramePipeline<'env> {
     waiting: Option<WaitingFrames>,
     /// Chooses references; `None` where there are none.
     references: Option<ReferenceStage<'env>>,
-    /// Buffer space, if frames are made of ranges of it.
-    buffered: Option<Arc<Buffered>>,
     in_flight: VecDeque<InFlight>,
     in_flight_bytes: u64,
     /// Frames that may be taken back, see [`Self::hold`].
@@ -101,7 +99,6 @@ impl<'env> FramePipeline<'env> {
             framer: Framer::new(plan.classes.usual().frame_len, start),
             waiting,
             references,
-            buffered: None,
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
             held: None,
@@ -155,11 +152,7 @@ impl<'env> FramePipeline<'env> {
     /// From now on, all bytes lie in `buffered`, and frames are made of ranges of it. Called before
     /// the first byte of the stream.
     pub(crate) fn begin_buffered(&mut self, buffered: Arc<Buffered>) {
-        self.framer.begin_buffered();
-        if let Some(waiting) = &mut self.waiting {
-            waiting.begin_buffered(Arc::clone(&buffered));
-        }
-        self.buffered = Some(buffered);
+        self.framer.begin_buffered(buffered);
     }
 
     /// Begins a part of the stream with contents of a class, hot or not. Parts share no frame.
@@ -272,16 +265,9 @@ impl<'env> FramePipeline<'env> {
         }
         if !after.is_empty() {
             let from = (stream_offset + waiting_len as u64 - start) as usize;
-            match current {
-                Body::Bytes(bytes) => after.copy_from_slice(&bytes[from..from + after.len()]),
-                Body::Ranges(ranges) => ranges.read_at(self.buffered(), from, after)?,
-            }
+            current.read_at(from, after)?;
         }
         Ok(())
-    }
-
-    fn buffered(&self) -> &Arc<Buffered> {
-        self.buffered.as_ref().expect("frames are ranges of a buffer")
     }
 
     /// Reads bytes of the stream of the image that is continued.
@@ -343,7 +329,7 @@ impl<'env> FramePipeline<'env> {
             let PlainFrame { body, len, traits } = frame;
             let load = match body {
                 Body::Bytes(bytes) => LoadFrame::Bytes(Arc::new(bytes)),
-                Body::Ranges(ranges) => LoadFrame::Ranges(ranges, Arc::clone(self.buffered())),
+                Body::Ranges(ranges) => LoadFrame::Ranges(ranges),
             };
             return self.submit(len as u64, traits, move || Ok((load.load()?, Vec::new())));
         };

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use crate::exec::spill::{Spill, Spilled};
 use crate::frame::body::{Body, Ranges};
 use crate::frame::framer::{FrameTraits, PlainFrame};
-use crate::layout::buffered::Buffered;
 use crate::plan::error::WriteError;
 
 /// All frames of a build.
@@ -16,8 +15,6 @@ use crate::plan::error::WriteError;
 pub(crate) struct WaitingFrames {
     frames: Vec<WaitingFrame>,
     spill: Spill,
-    /// Buffer space, of which frames may be made.
-    buffered: Option<Arc<Buffered>>,
     stream_len: u64,
 }
 
@@ -52,7 +49,7 @@ struct SharedBytes(Arc<Vec<u8>>);
 #[derive(Debug)]
 pub(crate) enum LoadFrame {
     Bytes(Arc<Vec<u8>>),
-    Ranges(Ranges, Arc<Buffered>),
+    Ranges(Ranges),
 }
 
 impl LoadFrame {
@@ -63,7 +60,7 @@ impl LoadFrame {
     pub(crate) fn load(self) -> Result<Arc<Vec<u8>>, WriteError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
-            Self::Ranges(ranges, buffered) => ranges.gather(&buffered),
+            Self::Ranges(ranges) => ranges.gather(),
         }
     }
 }
@@ -79,12 +76,7 @@ impl WaitingFrames {
     /// in memory.
     pub(crate) fn new(memory_bytes_max: u64, temp_dir: Option<PathBuf>, start: u64) -> Self {
         let spill = Spill::new(memory_bytes_max, temp_dir);
-        Self { frames: Vec::new(), spill, buffered: None, stream_len: start }
-    }
-
-    /// From now on, frames are made of ranges of `buffered`.
-    pub(crate) fn begin_buffered(&mut self, buffered: Arc<Buffered>) {
-        self.buffered = Some(buffered);
+        Self { frames: Vec::new(), spill, stream_len: start }
     }
 
     /// Adds the next frame. Returns its bytes for a task that looks at them.
@@ -99,8 +91,7 @@ impl WaitingFrames {
             }
             Body::Ranges(mut ranges) => {
                 ranges.shrink();
-                let buffered = Arc::clone(self.buffered());
-                (WaitingBytes::Ranges(ranges.clone()), LoadFrame::Ranges(ranges, buffered))
+                (WaitingBytes::Ranges(ranges.clone()), LoadFrame::Ranges(ranges))
             }
         };
         self.frames.push(WaitingFrame { start: self.stream_len, traits: frame.traits, bytes });
@@ -132,7 +123,7 @@ impl WaitingFrames {
     /// A frame's bytes. Allocates unless they are in memory as a whole.
     pub(crate) fn frame(&self, index: usize) -> Result<Arc<Vec<u8>>, WriteError> {
         match &self.frames[index].bytes {
-            WaitingBytes::Ranges(ranges) => ranges.gather(self.buffered()),
+            WaitingBytes::Ranges(ranges) => ranges.gather(),
             WaitingBytes::Kept(Spilled::Memory(bytes)) => Ok(Arc::clone(&bytes.0)),
             WaitingBytes::Kept(in_file) => {
                 let mut bytes = vec![0; in_file.len()];
@@ -158,7 +149,7 @@ impl WaitingFrames {
             let len = out.len().min(frame.bytes.len() - from);
             let (part, rest) = out.split_at_mut(len);
             match &frame.bytes {
-                WaitingBytes::Ranges(ranges) => ranges.read_at(self.buffered(), from, part)?,
+                WaitingBytes::Ranges(ranges) => ranges.read_at(from, part)?,
                 WaitingBytes::Kept(kept) => {
                     self.spill.read(kept, from, part).map_err(WriteError::TemporaryFile)?;
                 }
@@ -167,10 +158,6 @@ impl WaitingFrames {
             out = rest;
         }
         Ok(())
-    }
-
-    fn buffered(&self) -> &Arc<Buffered> {
-        self.buffered.as_ref().expect("frames are ranges of a buffer")
     }
 
     /// Bytes in the temporary file.

@@ -3,16 +3,15 @@
 
 use std::ops::Range;
 
+use shale_codec::codec_text;
 use shale_format::section::SECTION_HEADER_LEN;
 use shale_format::superblock::SUPERBLOCK_LEN;
 use shale_format::trailer::TRAILER_SECTION_LEN;
-use shale_format::{Category, InodeKind, SectionType};
+use shale_format::{Category, InodeKind, SectionType, hex};
 use shale_read::{Image, ReadError, TableId};
 use shale_table::{ColumnKind, PageRef, Table, TableRoot};
 
 use crate::error::Error;
-use crate::info::codec_name;
-use shale_check::hex;
 
 /// What can be dumped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -338,7 +337,7 @@ fn meaning(column: &str, value: u64) -> Value {
     match column {
         "STORED_SUM" | "PLAIN_SUM" => Value::Hex(value),
         "CODEC" => match u16::try_from(value) {
-            Ok(both) => Value::Text(codec_name(both as u8, (both >> 8) as u8)),
+            Ok(both) => Value::Text(codec_text(both as u8, (both >> 8) as u8)),
             Err(_) => Value::Hex(value),
         },
         "CATEGORY" => Value::Text(Category::from_id(value).name().to_owned()),
