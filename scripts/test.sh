@@ -105,16 +105,17 @@ stage "deny" python3 scripts/deny.py
 stage "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
 # A program of an earlier run must not hide that this one does not build.
 rm -f "$target/debug/shale" "$target/debug/shale-tree"
-stage "build" cargo build --quiet --workspace
+# All stages build the whole workspace, its tests included. A part of it, or programs alone, have other
+# features, and a later stage would build most crates again.
+stage "build" cargo build --quiet --workspace --lib --bins --tests
 export SHALE=$target/debug/shale
-# All stages build the whole workspace: a part of it has other features and would build each crate
-# again.
+# Many tests wait for a disk or a process: with two of them for each core no core waits.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))}
 if [ "$tier" = check ]; then
-  stage "tests" cargo test --no-fail-fast --workspace --lib --bins --tests -- --skip long::
+  stage "tests" cargo test --no-fail-fast --workspace --tests -- --skip long::
 else
-  stage "units" cargo test --no-fail-fast --workspace --lib --bins
   # The output of tests that pass is shown for the reasons of those that were skipped.
-  stage "promises" cargo test --no-fail-fast --workspace --test '*' -- --show-output
+  stage "tests" cargo test --no-fail-fast --workspace --tests -- --show-output
   stage "examples" cargo test --no-fail-fast --workspace --doc
   stage "python" scripts/test-python.sh
   stage "s3" scripts/test-s3.sh

@@ -16,8 +16,9 @@ use shale_read::{PieceKind, ReadError, Tree};
 
 use crate::error::Error;
 
-/// The mark in every runtime; its number changes when bundles do.
-const MARK: &[u8] = b"ShaleFS bundle runtime 1";
+/// The mark in every runtime, its bits inverted; its number changes when bundles do. A program that
+/// held the mark itself, as this one would, could be taken for a runtime.
+const INVERTED_MARK: [u8; 24] = inverted(*b"ShaleFS bundle runtime 1");
 /// Longest runtime: one with all its line tables is below.
 const RUNTIME_LEN_MAX: u64 = 256 << 20;
 /// Bytes copied between two looks at whether the work was cancelled.
@@ -46,7 +47,8 @@ impl Runtime {
         let refuse = |what: &str| Error::Runtime { path: path.to_owned(), what: what.to_owned() };
         let head = bytes.first_chunk::<EXECUTABLE_HEAD_LEN>();
         let end = head.and_then(executable_len).ok_or_else(|| refuse("it is not an ELF file"))?;
-        if !bytes.windows(MARK.len()).any(|window| window == MARK) {
+        let is_mark = |window: &[u8]| window.iter().map(|byte| !byte).eq(INVERTED_MARK);
+        if !bytes.windows(INVERTED_MARK.len()).any(is_mark) {
             return Err(refuse("it does not have the mark of this version"));
         }
         if end < bytes.len() as u64 {
@@ -63,6 +65,15 @@ impl Runtime {
     pub fn byte_count(&self) -> u64 {
         self.bytes.len() as u64
     }
+}
+
+const fn inverted<const LEN: usize>(mut bytes: [u8; LEN]) -> [u8; LEN] {
+    let mut at = 0;
+    while at < LEN {
+        bytes[at] = !bytes[at];
+        at += 1;
+    }
+    bytes
 }
 
 /// Checks whether a 64-bit ELF file names a dynamic loader.

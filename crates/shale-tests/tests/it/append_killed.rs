@@ -166,8 +166,3 @@ pub fn assert_kills_are_survived(more: &[&str], count_min: usize) {
     // The last write of the snapshot and its sync; with parity many calls follow.
     assert!((1..kills).contains(&made), "{made} of {kills}");
 }
-
-#[test]
-fn an_append_killed_at_any_write_leaves_the_image_before_or_after() {
-    assert_kills_are_survived(&[], 40);
-}

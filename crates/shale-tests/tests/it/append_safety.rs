@@ -116,7 +116,7 @@ fn append(path: &Path, source: &Path) {
 
 #[test]
 fn a_crash_leaves_the_image_before_whatever_sectors_reached_the_disk() {
-    assert_crashes_are_survived(24);
+    assert_crashes_are_survived(8);
 }
 
 /// Loses sectors of an append in this many ways. Most leave a file that is neither the image before

@@ -152,10 +152,15 @@ fn packed(tree: &Path, image: &Path, more: &[&str]) -> (u64, u64) {
 
 #[test]
 fn compressed_files_come_back_bit_for_bit() {
+    assert_compressed_files_come_back(&["-6"]);
+}
+
+/// Packs compressed files at these levels with and without streams, and reads them in every way.
+pub fn assert_compressed_files_come_back(levels: &[&str]) {
     let (folder, tree) = compressed_tree();
     let expected = Manifest::of(&tree).unwrap();
     let image = folder.path().join("image.shale");
-    for level in ["-1", "-6"] {
+    for &level in levels {
         let (without, none) = packed(&tree, &image, &[level]);
         let (with, streams) = packed(&tree, &image, &[level, "--recompress"]);
         assert!(none == 0 && streams > 60, "{streams}");

@@ -6,7 +6,10 @@ use crate::append_safety::{assert_crashes_are_survived, assert_lengths_are_put_i
 use crate::damage::assert_damage_is_found;
 use crate::fuzz_smoke::assert_importers_survive;
 use crate::reads::assert_days_cost_the_same;
-use crate::recompress::{assert_damage_is_never_wrong_bytes, assert_threads_change_nothing};
+use crate::recompress::{
+    assert_compressed_files_come_back, assert_damage_is_never_wrong_bytes,
+    assert_threads_change_nothing,
+};
 use crate::samples::assert_samples_come_back;
 use crate::specification::assert_second_reader_reads;
 use crate::thin::assert_thin_is_what_is_added;
@@ -23,7 +26,12 @@ fn thin_images_are_what_an_append_adds_at_other_levels() {
 
 #[test]
 fn many_crashes_leave_the_image_before() {
-    assert_crashes_are_survived(260);
+    assert_crashes_are_survived(200);
+}
+
+#[test]
+fn an_append_killed_at_any_write_leaves_the_image_before_or_after() {
+    assert_kills_are_survived(&[], 40);
 }
 
 #[test]
@@ -49,6 +57,11 @@ fn a_second_reader_reads_whole_images_of_other_levels() {
 #[test]
 fn sound_and_pictures_come_back_at_other_levels() {
     assert_samples_come_back(&["0", "3", "5", "8"]);
+}
+
+#[test]
+fn compressed_files_come_back_at_another_level() {
+    assert_compressed_files_come_back(&["-1"]);
 }
 
 #[test]
