@@ -16,6 +16,7 @@ mod http; // one request and its answer
 mod credentials; // who asks: requests signed for each kind of store
 mod fetch; // a range, with retries, resumed where it broke off
 mod held; // bytes that arrived or are on their way
+mod neighbourhood; // short reads near each other
 pub mod cache; // blocks on disk, shared by processes
 pub mod object; // an open object
 pub mod upload; // an object as a whole, written

@@ -3,6 +3,7 @@
 //! Opening asks for the start and the end of the object at once. After that the reader may say what
 //! it will need ([`Object::will_need`]); ranges near each other become one request, and requests of
 //! one call are sent together. A reader that goes from front to back is recognised and overtaken.
+//! For one that reads here and there in a neighbourhood, a request brings more than was asked for.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +18,7 @@ use crate::error::{Error, Reason};
 use crate::fetch::{Fetcher, Identity, Part, Wanted};
 use crate::held::{BLOCK_LEN, Found, Held};
 use crate::location::ObjectUrl;
+use crate::neighbourhood::Neighbourhood;
 use crate::options::Options;
 
 /// Ranges with fewer bytes between them become one request: those bytes cost less than a request.
@@ -27,6 +29,8 @@ const REQUEST_LEN_MAX: u64 = 2 << 20;
 const STEP_LEN: u64 = 16 << 20;
 /// Bytes that are fetched ahead of a reader at most.
 const AHEAD_LEN_MAX: u64 = 16 << 20;
+/// How many times what a reader came past is fetched ahead of it.
+const AHEAD_TIMES: u64 = 4;
 /// Reads in sequence before anything is fetched ahead.
 const STREAK_MIN: u32 = 3;
 /// How far apart the reads of a sequence may be.
@@ -55,6 +59,7 @@ struct Shared {
     jobs: Mutex<Jobs>,
     job_added: Condvar,
     streams: Mutex<Vec<Stream>>,
+    neighbourhood: Mutex<Neighbourhood>,
     is_closed: AtomicBool,
 }
 
@@ -69,6 +74,8 @@ struct Jobs {
 /// Reads from front to back.
 #[derive(Debug, Default)]
 struct Stream {
+    /// Where the first read of the streak began.
+    first: u64,
     next: u64,
     streak: u32,
     /// Where what was fetched ahead ends.
@@ -116,6 +123,7 @@ impl Object {
             jobs: Mutex::default(),
             job_added: Condvar::new(),
             streams: Mutex::default(),
+            neighbourhood: Mutex::default(),
             is_closed: AtomicBool::new(false),
         });
         for part in parts {
@@ -234,7 +242,8 @@ impl Shared {
         while at < end {
             let step_end = end.min(at.saturating_add(STEP_LEN));
             let ahead = self.ahead(at, step_end);
-            let mut runs = self.plan(iter::once(at..step_end).chain(ahead).collect());
+            let wanted = self.widened(at..step_end);
+            let mut runs = self.plan(iter::once(wanted).chain(ahead).collect());
             // The first missing range is fetched here, the others meanwhile.
             let is_first = runs.first().is_some_and(|run| run.start < step_end);
             let first = is_first.then(|| runs.remove(0));
@@ -290,13 +299,18 @@ impl Shared {
             None => Stream::default(),
         };
         stream.next = end;
-        let is_habit = is_missing || stream.ahead > start;
-        stream.streak = if is_habit { stream.streak.saturating_add(1) } else { 0 };
+        if stream.streak == 0 {
+            stream.first = start;
+        }
+        if is_missing || stream.ahead > start {
+            stream.streak = stream.streak.saturating_add(1);
+        }
         stream.ahead = stream.ahead.max(end);
         let mut ahead = None;
         if stream.streak > STREAK_MIN {
-            let doubled = (end - start) << stream.streak.min(20);
-            let window = doubled.min(AHEAD_LEN_MAX).min(self.held_bytes_max / 4);
+            // Several times as much as the reader came past, whether it reads all of it or little.
+            let window = end.saturating_sub(stream.first).saturating_mul(AHEAD_TIMES);
+            let window = window.min(AHEAD_LEN_MAX).min(self.held_bytes_max / 4);
             let to = end.saturating_add(window).min(self.identity.len);
             // In steps of half a window, so that each is worth its requests.
             let is_due = stream.ahead - end <= window / 2 || to == self.identity.len;
@@ -307,6 +321,18 @@ impl Shared {
         }
         streams.push(stream);
         ahead
+    }
+
+    /// Returns `range`, or more around it if it is not here and reads near it were not either.
+    fn widened(&self, range: Range<u64>) -> Range<u64> {
+        if !matches!(self.held.find(range.start), Found::Missing) {
+            return range;
+        }
+        let near = self.neighbourhood.lock().unwrap_or_else(PoisonError::into_inner).missed(&range);
+        // One request: what is here already, or on its way, bounds it.
+        let gap = self.held.gap_at(range.start);
+        let start = near.start.max(gap.start).min(range.start);
+        start..near.end.min(gap.end).min(self.identity.len).max(range.end)
     }
 
     /// Claims what is missing of `ranges`, takes from the cache what is there, and returns the rest

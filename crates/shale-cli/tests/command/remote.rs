@@ -142,6 +142,39 @@ fn a_random_file_takes_five_round_trips_and_little_more_than_it_needs() {
 }
 
 #[test]
+fn what_many_appends_wrote_takes_few_round_trips() {
+    const APPENDS: usize = 40;
+    let stage = Stage::without_image();
+    fs::create_dir(stage.path("tree")).unwrap();
+    for n in 0..300 {
+        fs::write(stage.path(format!("tree/{n}")), format!("file {n}")).unwrap();
+    }
+    stage.run(0, &["create", "-q", "-1", "tree", "-o", "days.shale"]);
+    for (day, added) in noise(APPENDS * 6000).chunks(6000).enumerate() {
+        fs::write(stage.path(format!("tree/{}", day * 7)), added).unwrap();
+        stage.run(0, &["append", "-q", "days.shale", "tree"]);
+    }
+    let Some(server) = Nginx::new(&stage, "") else { return };
+    let url = server.url("days.shale");
+    let far = |command: &str, more: &[&str]| {
+        let words = [&["-v", "--cache-size", "0", command, &url], more].concat();
+        let far = stage.far(0, &words);
+        let near = stage.run(0, &[&["-v", command, "days.shale"], more].concat());
+        assert!(far.stdout == near.stdout, "{command}");
+        let (requests, round_trips) = cost(&far);
+        println!("{command}: {requests} requests, {round_trips} round trips");
+        round_trips
+    };
+    // Each append leaves a state that these go through, one after the other.
+    for command in ["snapshots", "info"] {
+        assert!(far(command, &[]) <= APPENDS / 3);
+    }
+    for (command, more) in [("ls", &[][..]), ("ls", &["-lR"]), ("cat", &["7"])] {
+        assert!(far(command, more) <= 12);
+    }
+}
+
+#[test]
 fn what_a_server_refuses_is_named_with_what_to_do() {
     let stage = Stage::new();
     fs::write(stage.path("page.html"), "<html>".repeat(10_000)).unwrap();

@@ -96,6 +96,9 @@ fn decode_payload(
 
 /// Longest earlier root that is fetched because another root names it.
 const HINTED_ROOT_LEN_MAX: u64 = 1 << 20;
+/// Bytes in front of an earlier root that are fetched with it. An append writes its pages there,
+/// and pages of the newest snapshot patch these.
+const HINTED_PAGES_LEN: u64 = 8 << 10;
 
 /// Reads the root that `trailer` names. One read, and one for each earlier root that it needs.
 pub(crate) fn read_root(
@@ -136,7 +139,9 @@ pub(crate) fn joined_root_at(
     if stored.is_far() {
         // The lengths are not proven yet; a long root is read when its turn comes.
         let short = root.earlier.iter().filter(|it| it.section_len <= HINTED_ROOT_LEN_MAX);
-        let sections = short.map(|it| it.offset..it.offset.saturating_add(it.section_len));
+        let sections = short.map(|it| {
+            it.offset.saturating_sub(HINTED_PAGES_LEN)..it.offset.saturating_add(it.section_len)
+        });
         stored.will_need(&sections.collect::<Vec<_>>());
     }
     root.join(offset, |earlier| {
