@@ -35,6 +35,12 @@ pub struct Format {
     /// Bytes at which structures begin.
     magics: &'static [&'static [u8]],
     mend: fn(&mut [u8]),
+    /// Makes archives of a tree where no program does.
+    make: fn(&Path) -> Vec<Vec<u8>>,
+}
+
+fn by_programs(_: &Path) -> Vec<Vec<u8>> {
+    Vec::new()
 }
 
 /// All formats that have a program on Debian.
@@ -49,13 +55,20 @@ pub const FORMATS: &[Format] = &[
         reader: "bsdtar -xf $IN",
         magics: &[b"ustar"],
         mend: mend_tar,
+        make: by_programs,
     },
     Format {
         name: "cpio",
-        makers: &["bsdtar --format=newc -cf $OUT .", "bsdtar --format=odc -cf $OUT ."],
+        makers: &[
+            "bsdtar --format=newc -cf $OUT .",
+            "bsdtar --format=odc -cf $OUT .",
+            "sh -c 'find . | cpio -o --quiet -H crc > $OUT'",
+            "sh -c 'find . | cpio -o --quiet -H bin > $OUT'",
+        ],
         reader: "bsdtar -xf $IN",
-        magics: &[b"070701", b"070707"],
+        magics: &[b"070701", b"070702", b"070707", b"\xc7\x71"],
         mend: |_| {},
+        make: by_programs,
     },
     Format {
         name: "zip",
@@ -63,6 +76,7 @@ pub const FORMATS: &[Format] = &[
         reader: "unzip -qq -o $IN",
         magics: &[b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"],
         mend: |_| {},
+        make: by_programs,
     },
     Format {
         name: "iso",
@@ -74,6 +88,7 @@ pub const FORMATS: &[Format] = &[
         reader: "bsdtar -xf $IN",
         magics: &[b"CD001", b"RR\x05\x01", b"NM", b"PX", b"\x01\0\0\x01"],
         mend: |_| {},
+        make: by_programs,
     },
     Format {
         name: "squashfs",
@@ -84,6 +99,7 @@ pub const FORMATS: &[Format] = &[
         reader: "unsquashfs -n -q -f -d . $IN",
         magics: &[b"hsqs"],
         mend: |_| {},
+        make: by_programs,
     },
     Format {
         name: "erofs",
@@ -91,10 +107,13 @@ pub const FORMATS: &[Format] = &[
             "mkfs.erofs --quiet $OUT .",
             "mkfs.erofs --quiet --chunksize=4096 $OUT .",
             "mkfs.erofs --quiet -zlz4hc $OUT .",
+            "mkfs.erofs --quiet -zlz4hc -Eztailpacking $OUT .",
+            "mkfs.erofs --quiet -zlz4 -Elegacy-compress $OUT .",
         ],
         reader: "fsck.erofs --extract=. --overwrite $IN",
         magics: &[b"\xe2\xe1\xf5\xe0"],
         mend: mend_erofs,
+        make: by_programs,
     },
     Format {
         name: "7z",
@@ -106,6 +125,7 @@ pub const FORMATS: &[Format] = &[
         reader: "7zz x -y -bd -snl $IN",
         magics: &[b"7z\xbc\xaf", b"\x01\x04\x06"],
         mend: mend_7z,
+        make: by_programs,
     },
     Format {
         name: "xar",
@@ -117,6 +137,7 @@ pub const FORMATS: &[Format] = &[
         reader: "bsdtar -xf $IN",
         magics: &[b"xar!", b"<file", b"<data>", b"<type", b"</file>", b"<offset>"],
         mend: mend_xar,
+        make: by_programs,
     },
     Format {
         name: "cab",
@@ -127,6 +148,60 @@ pub const FORMATS: &[Format] = &[
         reader: "cabextract -q $IN",
         magics: &[b"MSCF", b"a\0", b"d/text", b"CK"],
         mend: mend_cab,
+        make: by_programs,
+    },
+    Format {
+        name: "rar",
+        makers: &[],
+        reader: "bsdtar -xf $IN",
+        magics: &[b"Rar!", b"a", b"d/text", b"d\\text", b"\x01\x05"],
+        mend: mend_rar,
+        make: make_rar,
+    },
+    Format {
+        name: "ar",
+        makers: &["bsdtar --format=arbsd -cf $OUT a b", "bsdtar --format=argnu -cf $OUT a b"],
+        reader: "bsdtar -xf $IN",
+        magics: &[b"!<arch>", b"`\n", b"#1/"],
+        mend: |_| {},
+        make: by_programs,
+    },
+    Format {
+        name: "deb",
+        makers: &["sh -c 'rm -rf ../deb && mkdir -p ../deb/DEBIAN && cp -a . ../deb && \
+                   printf \"Package: x\\nVersion: 1\\nArchitecture: all\\nMaintainer: x\\n\
+                   Description: x\\n\" > ../deb/DEBIAN/control && \
+                   dpkg-deb -Znone --root-owner-group -b ../deb $OUT'"],
+        reader: "dpkg-deb -x $IN .",
+        magics: &[b"`\n", b"ustar", b"data.tar"],
+        mend: mend_tar_anywhere,
+        make: by_programs,
+    },
+    Format {
+        name: "rpm",
+        makers: &[
+            "sh -c '{ printf \"\\355\\253\\356\\333\\003\\000\"; head -c 90 /dev/zero;
+                      for header in 1 2; do
+                          printf \"\\216\\255\\350\\001\";
+                          printf \"\\000\\000\\000\\000\\000\\000\\000\\000\\000\\000\\000\\010eight...\";
+                      done; bsdtar --format=newc -cf - . ; } > $OUT'",
+        ],
+        reader: "bsdtar -xf $IN",
+        magics: &[b"070701", b"\xed\xab\xee\xdb", b"\x8e\xad\xe8\x01"],
+        mend: |_| {},
+        make: by_programs,
+    },
+    Format {
+        name: "lrzip",
+        makers: &[
+            "sh -c 'bsdtar -cf ../x.tar . && lrzip -qfn -N0 -o $OUT ../x.tar'",
+            "sh -c 'bsdtar -cf ../x.tar . && lrzip -qfg -N0 -o $OUT ../x.tar'",
+            "sh -c 'bsdtar -cf ../x.tar . && lrzip -qfl -N0 -o $OUT ../x.tar'",
+        ],
+        reader: "sh -c 'lrzip -qdf -N0 -o ../y.tar $IN && bsdtar -xf ../y.tar'",
+        magics: &[b"LRZI"],
+        mend: |_| {},
+        make: by_programs,
     },
 ];
 
@@ -171,7 +246,7 @@ pub fn seeds(format: &Format, folder: &Path) -> Vec<Vec<u8>> {
     if !root.exists() {
         tree(&root);
     }
-    let mut found = Vec::new();
+    let mut found = (format.make)(&root);
     for maker in format.makers {
         // Programs add an extension to names without one.
         let out = folder.join(format!("seed.{}", format.name));
@@ -343,40 +418,57 @@ fn on_disk(root: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     found
 }
 
-/// Reads an archive both ways, in `folder`; the difference, if there is one.
-pub fn compare(format: &Format, bytes: &[u8], folder: &Path) -> Option<String> {
+/// What came of an archive that was read both ways.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The importer gave no file, or the program refused the archive or found nothing in it:
+    /// nothing was compared.
+    Refused,
+    /// Both read the same.
+    Same,
+    /// The first difference.
+    Different(String),
+}
+
+/// Reads an archive both ways, in `folder`.
+pub fn compare(format: &Format, bytes: &[u8], folder: &Path) -> Verdict {
     let archive = folder.join(format!("case.{}", format.name));
     fs::write(&archive, bytes).expect("it can be written");
     let Ok(given) = catch_unwind(AssertUnwindSafe(|| import(&archive))) else {
-        return Some(PANICKED.to_owned());
+        return Verdict::Different(PANICKED.to_owned());
     };
     if given.files.is_empty() {
-        return None;
+        return Verdict::Refused;
     }
     let out = folder.join("out");
     let _ = fs::remove_dir_all(&out);
     fs::create_dir(&out).expect("it can be made");
     if !shell(format.reader, &out, ("IN", &archive)) {
-        return None;
+        return Verdict::Refused;
     }
     let expected = on_disk(&out);
+    if expected.is_empty() {
+        return Verdict::Refused;
+    }
+    let different =
+        |path: &[u8], what: &str| Verdict::Different(format!("{}: {what}", path.escape_ascii()));
     for (path, bytes) in &given.files {
-        let shown = path.escape_ascii();
         match expected.get(path) {
             None if bytes.len() as u64 > CONTENT_LEN_MAX => {}
-            None => return Some(format!("{shown}: only the importer has it")),
+            None => return different(path, "only the importer has it"),
             Some(other) if other != bytes => {
                 let (ours, theirs) = (bytes.len(), other.len());
-                return Some(format!("{shown}: {ours} bytes, and others than those {theirs}"));
+                let what = format!("{ours} bytes, and others than those {theirs}");
+                return different(path, &what);
             }
             Some(_) => {}
         }
     }
-    if given.is_whole {
-        let missing = expected.keys().find(|path| !given.files.contains_key(*path));
-        return missing.map(|path| format!("{}: the importer lost it", path.escape_ascii()));
+    let missing = expected.keys().find(|path| !given.files.contains_key(*path));
+    match missing.filter(|_| given.is_whole) {
+        Some(path) => different(path, "the importer lost it"),
+        None => Verdict::Same,
     }
-    None
 }
 
 fn mend_tar(bytes: &mut [u8]) {
@@ -386,6 +478,104 @@ fn mend_tar(bytes: &mut [u8]) {
             let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
             block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
         }
+    }
+}
+
+/// Headers of tar archives that are members of others, at any byte.
+fn mend_tar_anywhere(bytes: &mut [u8]) {
+    let found = bytes.windows(5).enumerate().filter(|(_, window)| window == b"ustar");
+    let starts: Vec<usize> = found.filter_map(|(at, _)| at.checked_sub(257)).collect();
+    for start in starts {
+        if let Some(block) = bytes.get_mut(start..start + 512) {
+            mend_tar(block);
+        }
+    }
+}
+
+/// Archives of the tree, of the versions that bsdtar reads.
+fn make_rar(root: &Path) -> Vec<Vec<u8>> {
+    use rars::{ArchiveVersion, Builder};
+    let files = on_disk(root);
+    let mut found = Vec::new();
+    for version in [ArchiveVersion::Rar29, ArchiveVersion::Rar50] {
+        for (is_stored, is_solid) in [(true, false), (false, false), (false, true)] {
+            let mut builder = Builder::new(version).store(is_stored).solid(is_solid);
+            for (path, bytes) in &files {
+                let added = builder.add_bytes(path.clone(), bytes.clone(), None, Some(0o644));
+                added.expect("it can be added");
+            }
+            found.push(builder.to_bytes().expect("it can be made"));
+        }
+    }
+    found
+}
+
+fn mend_rar(bytes: &mut [u8]) {
+    match bytes.get(6) {
+        Some(1) => mend_rar_5(bytes),
+        Some(0) => mend_rar_4(bytes),
+        _ => {}
+    }
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    let mut crc = shale_codec::stream::Crc32::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+/// Makes the sums of headers right, one after the other, as far as they lead.
+fn mend_rar_5(bytes: &mut [u8]) {
+    let number = |bytes: &[u8], at: &mut usize| {
+        let mut value = 0;
+        for place in 0..9 {
+            let byte = *bytes.get(*at)?;
+            *at += 1;
+            value |= u64::from(byte & 0x7f) << (7 * place);
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    };
+    let mut next = || {
+        let mut at = 8usize;
+        while let Some(sum_end) = at.checked_add(4) {
+            let mut inside = sum_end;
+            let len = usize::try_from(number(bytes, &mut inside)?).ok()?;
+            let end = inside.checked_add(len)?;
+            let sum = crc(bytes.get(sum_end..end)?).to_le_bytes();
+            bytes[at..sum_end].copy_from_slice(&sum);
+            number(bytes, &mut inside)?;
+            let flags = number(bytes, &mut inside)?;
+            if flags & 1 != 0 {
+                number(bytes, &mut inside)?;
+            }
+            let data = if flags & 2 != 0 { number(bytes, &mut inside)? } else { 0 };
+            at = end.checked_add(usize::try_from(data).ok()?)?;
+        }
+        Some(())
+    };
+    let _: Option<()> = next();
+}
+
+/// The same before RAR 5.
+fn mend_rar_4(bytes: &mut [u8]) {
+    const FILE: u8 = 0x74;
+    const HAS_DATA: u16 = 0x8000;
+    let mut at = 7;
+    while let Some(head) = bytes.get(at..at + 11) {
+        let flags = u16::from_le_bytes([head[3], head[4]]);
+        let len = usize::from(u16::from_le_bytes([head[5], head[6]]));
+        let has_data = head[2] == FILE || flags & HAS_DATA != 0;
+        let data = u32::from_le_bytes([head[7], head[8], head[9], head[10]]) as usize;
+        let Some(header) = bytes.get(at + 2..at + len) else { return };
+        if len < 7 {
+            return;
+        }
+        let sum = (crc(header) as u16).to_le_bytes();
+        bytes[at..at + 2].copy_from_slice(&sum);
+        at += len + if has_data { data } else { 0 };
     }
 }
 

@@ -185,8 +185,8 @@ pub fn packages() -> Vec<Vec<u8>> {
 /// Inputs of [`any`]: images and archives that other programs make, of those that are there.
 pub fn images() -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().expect("a folder can be made");
-    let formats =
-        ["iso", "erofs", "7z", "xar", "cab"].into_iter().filter_map(crate::against::format);
+    let names = ["iso", "erofs", "7z", "xar", "cab", "rar", "lrzip"];
+    let formats = names.into_iter().filter_map(crate::against::format);
     formats.flat_map(|format| crate::against::seeds(format, folder.path())).collect()
 }
 

@@ -8,7 +8,7 @@
 //! are read differently are kept there and are a failure, too; they depend on the versions of the
 //! programs, so that only people can judge them.
 
-use shale_tests::against::{FORMATS, Format, PANICKED, change, compare, format, seeds};
+use shale_tests::against::{FORMATS, Format, PANICKED, Verdict, change, compare, format, seeds};
 use shale_tests::random::Random;
 use std::path::Path;
 use std::process::ExitCode;
@@ -80,11 +80,12 @@ fn run(format: &Format, amount: Amount, seed: u64, keep: Option<&Path>, done: &S
         return 0;
     }
     let start = Instant::now();
-    let (mut cases, mut differences) = (0, 0);
+    let (mut cases, mut compared, mut differences) = (0, 0, 0);
     // What was not changed must be read the same.
     for bytes in &seeds {
-        if let Some(what) = compare(format, bytes, folder.path()) {
-            println!("{}, unchanged: {what}", format.name);
+        let verdict = compare(format, bytes, folder.path());
+        if verdict != Verdict::Same {
+            println!("{}, unchanged: {verdict:?}", format.name);
             differences += 1;
         }
         let _ = done.send(());
@@ -99,7 +100,9 @@ fn run(format: &Format, amount: Amount, seed: u64, keep: Option<&Path>, done: &S
         let mut random = Random::new(number);
         let which = random.below(seeds.len() as u64) as usize;
         let bytes = change(format, &seeds[which], &mut random);
-        if let Some(what) = compare(format, &bytes, folder.path()) {
+        let verdict = compare(format, &bytes, folder.path());
+        compared += u64::from(verdict != Verdict::Refused);
+        if let Verdict::Different(what) = verdict {
             println!("{}, case {number}: {what}", format.name);
             differences += u64::from(keep.is_some() || what == PANICKED);
             if let Some(keep) = keep {
@@ -113,7 +116,7 @@ fn run(format: &Format, amount: Amount, seed: u64, keep: Option<&Path>, done: &S
         let _ = done.send(());
     }
     println!(
-        "{}: {cases} archives in {} s, {differences} read differently",
+        "{}: {cases} archives in {} s, {compared} read by both, {differences} of them differently",
         format.name,
         start.elapsed().as_secs()
     );
