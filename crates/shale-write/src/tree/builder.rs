@@ -25,13 +25,13 @@ use shale_model::{Metadata, ProblemKind, Repeat, SourceEntry, Xattr};
 use crate::exec::build::Build;
 use crate::exec::pool::{Ticket, Urgency};
 use crate::exec::scratch::EncoderScratch;
-use crate::plan::digest::{ContentDigest, TreeDigest, content_digest};
+use crate::plan::digest::{ContentDigest, PathDigest, TreeDigest, content_digest};
 use crate::plan::error::WriteError;
 use crate::plan::report::Stage;
 
 use crate::tree::batch::{Batch, EmptyContent, PackedBatch, Parents};
 use crate::tree::links::{InodeSlot, Link, LinkState, Links};
-use crate::tree::record::{Attributes, NONE, Record, implied_directory};
+use crate::tree::record::{Attributes, NONE, Record, implied_directory, name_of};
 use crate::tree::runs::Runs;
 use crate::tree::seal::{SealedTree, note};
 use crate::tree::sets::XattrSets;
@@ -85,7 +85,8 @@ struct Stream {
     /// Entries in a full batch: more where the source has no order, so that runs get longer.
     batch_len_max: usize,
     runs: Runs,
-    last_key: Vec<u8>,
+    /// The last directory: a digest, because a deep tree has a long path at each of its depths.
+    last: PathDigest,
 }
 
 struct Packing {
@@ -130,7 +131,7 @@ impl Default for Stream {
             batch: Batch::default(),
             batch_len_max: BATCH_LEN,
             runs: Runs::default(),
-            last_key: Vec::new(),
+            last: PathDigest::ROOT,
         }
     }
 }
@@ -344,7 +345,8 @@ impl<'env> TreeBuilder<'env> {
         }
         self.take_key(path);
         let depth = self.depth;
-        let is_last = |streams: &Streams| streams.0[0].last_key == self.key;
+        let digest = self.parents.of(&self.key).child(name_of(&self.key));
+        let is_last = |streams: &Streams| streams.0[0].last == digest;
         if depth > 0 && !self.depths.get(depth - 1).is_some_and(is_last) {
             let record = implied_directory(self.sequence);
             self.push(Part::Directories, &record, &[], None)?;
@@ -390,8 +392,7 @@ impl<'env> TreeBuilder<'env> {
         stream.batch.push(&self.key, &parent, record, target, content, xattrs.as_ref());
         self.buffered_bytes += stream.batch.memory_len() - before;
         if part == Part::Directories {
-            stream.last_key.clear();
-            stream.last_key.extend_from_slice(&self.key);
+            stream.last = parent.child(name_of(&self.key));
         }
         if stream.batch.len() >= stream.batch_len_max {
             self.submit(depth, part)?;

@@ -17,6 +17,9 @@ use crate::tree::store::{BLOCK_LEN, Block, Store, pack};
 const RUNS_MAX: usize = 128;
 /// Runs that are considered when a batch is appended.
 const OPEN_RUNS_MAX: usize = 16;
+/// Bytes of its last key that a run keeps. A deep tree has runs at each of its depths, whose keys
+/// together would be long.
+const LAST_KEY_LEN_MAX: usize = 1024;
 
 /// All runs of one kind of record at one depth.
 #[derive(Debug, Default)]
@@ -27,8 +30,21 @@ pub(crate) struct Runs {
 #[derive(Debug)]
 struct Run {
     blocks: Vec<Block>,
+    /// The beginning of the last key.
     last_key: Vec<u8>,
     generation: u8,
+}
+
+impl Run {
+    /// Returns whether all its keys are surely smaller than `key`. Keys that only differ behind
+    /// what the run keeps are taken for greater ones.
+    fn is_before(&self, key: &[u8]) -> bool {
+        self.last_key[..] < key[..key.len().min(LAST_KEY_LEN_MAX)]
+    }
+
+    fn set_last_key(&mut self, key: &[u8]) {
+        self.last_key = key[..key.len().min(LAST_KEY_LEN_MAX)].into();
+    }
 }
 
 impl Runs {
@@ -41,7 +57,7 @@ impl Runs {
     ) -> Result<bool, WriteError> {
         let open = self.runs.len().saturating_sub(OPEN_RUNS_MAX);
         let found = (open..self.runs.len())
-            .filter(|&index| self.runs[index].last_key < batch.first_key)
+            .filter(|&index| self.runs[index].is_before(&batch.first_key))
             .max_by(|&a, &b| self.runs[a].last_key.cmp(&self.runs[b].last_key));
         let is_new = found.is_none();
         let index = found.unwrap_or(self.runs.len());
@@ -52,7 +68,7 @@ impl Runs {
         for block in batch.blocks {
             run.blocks.push(store.put(block)?);
         }
-        run.last_key = batch.last_key;
+        run.set_last_key(&batch.last_key);
         if is_new {
             self.consolidate(store, scratch)?;
         }
@@ -98,7 +114,9 @@ impl Runs {
             generation += 1;
             let blocks = writer.finish(store, scratch)?;
             // At the front, so that it is not among the runs that are considered for new batches.
-            self.runs.insert(0, Run { blocks, last_key, generation });
+            let mut run = Run { blocks, last_key: Vec::new(), generation };
+            run.set_last_key(&last_key);
+            self.runs.insert(0, run);
         }
         Ok(())
     }

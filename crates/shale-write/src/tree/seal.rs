@@ -19,6 +19,9 @@ use crate::tree::store::{Block, Store};
 
 /// Most repeats, collisions and missing directories that are kept for messages.
 pub(crate) const NOTED_MAX: usize = 4096;
+/// Most bytes of the paths of missing directories that are kept: each directory above a deep one
+/// may be missing.
+const MISSING_BYTES_MAX: usize = 1 << 20;
 
 /// Notes a path that came twice.
 pub(crate) fn note(repeats: &mut Vec<Repeat>, key: &[u8], sequences: (u64, u64)) {
@@ -75,6 +78,7 @@ impl SealedTree {
         let empty = content_digest(&[]);
         // Directories of this depth that contain directories, and how many.
         let mut mentioned = Vec::new();
+        let mut missing_bytes = 0;
         for [directories, others] in runs.into_iter().rev() {
             let all = directories.blocks().chain([&mentioned[..]]);
             let mut merge = Merge::new(all, &mut self.store)?;
@@ -101,7 +105,8 @@ impl SealedTree {
                     merge.advance(&mut self.store)?;
                 }
                 if record.attributes.implied {
-                    if self.missing.len() < NOTED_MAX {
+                    if self.missing.len() < NOTED_MAX && missing_bytes < MISSING_BYTES_MAX {
+                        missing_bytes += key.len();
                         let (path, sequence) = (path_of(&key), record.sequence);
                         self.missing.push(Missing { path, sequence });
                     }
