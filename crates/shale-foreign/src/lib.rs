@@ -31,6 +31,7 @@ mod handed; // contents that a thread hands over
 
 // Archives that are written.
 pub mod archive; // what every exporter implements
+mod way; // the directories on the way to an entry
 mod ordered; // threads whose results come in order
 
 // Formats.

@@ -26,6 +26,7 @@ use shale_format::inode::device_parts;
 
 use super::encode::{self, Head};
 use crate::archive::{Archive, ArchiveEntry, Keeps, Taken};
+use crate::way::Way;
 
 /// Where the superblock ends; the inode of the root follows it.
 const SUPERBLOCK_END: u64 = SUPERBLOCK_OFFSET + SUPERBLOCK_LEN as u64;
@@ -52,7 +53,7 @@ pub struct ErofsWriter<W> {
     area: Area,
     directories: Vec<Directory>,
     /// Paths of the directories that the entry before lies in, and their numbers.
-    on_the_way: Vec<(Vec<u8>, usize)>,
+    on_the_way: Way<usize>,
     contents: HashMap<u64, Body>,
     /// Inodes with several names: slot and mode.
     links: HashMap<u64, (u64, u32)>,
@@ -145,7 +146,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
             identity: Hasher::new(),
             area: Area::default(),
             directories: Vec::new(),
-            on_the_way: Vec::new(),
+            on_the_way: Way::new(),
             contents: HashMap::new(),
             links: HashMap::new(),
             current: None,
@@ -256,8 +257,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
     }
 
     fn add(&mut self, name: Box<[u8]>, child: Child) -> io::Result<()> {
-        let parent =
-            self.on_the_way.last().and_then(|(_, parent)| self.directories.get_mut(*parent));
+        let parent = self.on_the_way.last().and_then(|parent| self.directories.get_mut(*parent));
         let parent = parent.ok_or_else(|| io::Error::other("an entry without a directory"))?;
         parent.names.push(Name { name, child });
         Ok(())
@@ -277,21 +277,9 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
         self.add(name, Child::Inode { slot, mode })
     }
 
-    /// Leaves the directories that `path` is not in.
-    fn climb(&mut self, path: &[u8]) {
-        while let Some((above, _)) = self.on_the_way.last() {
-            let is_in = above.is_empty()
-                || path.strip_prefix(&above[..]).is_some_and(|rest| rest.starts_with(b"/"));
-            if is_in {
-                return;
-            }
-            self.on_the_way.pop();
-        }
-    }
-
     fn enter(&mut self, path: &[u8], name: Box<[u8]>, head: Head) -> io::Result<()> {
         let number = self.directories.len();
-        let parent = self.on_the_way.last().map_or(number, |(_, parent)| *parent);
+        let parent = self.on_the_way.last().copied().unwrap_or(number);
         let (slot, block) = (0, 0);
         if number == 0 {
             // The number of the root has 16 bits, so its inode follows the superblock.
@@ -303,7 +291,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
         let layout = DataLayout::Plain;
         let names = Vec::new();
         self.directories.push(Directory { head, parent, names, slot, block, len: 0, layout });
-        self.on_the_way.push((path.to_vec(), number));
+        self.on_the_way.enter(path, number);
         self.inode_count += 1;
         Ok(())
     }
@@ -660,7 +648,7 @@ impl<W: Read + Write + Seek> Archive for ErofsWriter<W> {
     }
 
     fn entry(&mut self, entry: &ArchiveEntry<'_>) -> io::Result<Taken> {
-        self.climb(entry.path);
+        self.on_the_way.climb(entry.path);
         let name = entry.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         let name: Box<[u8]> = name.into();
         if entry.hard_link.is_some() {

@@ -23,6 +23,7 @@ use super::encode::{self, FLAG_CONTINUES, FLAG_DIRECTORY, Identifiers, PathTable
 use super::encode::{Records, Volume};
 use super::volume::SECTOR_LEN;
 use crate::archive::{Archive, ArchiveEntry, Keeps, Taken};
+use crate::way::Way;
 
 /// The first sector of the descriptors: both trees and the end.
 const FIRST_DESCRIPTOR: u64 = 16;
@@ -44,7 +45,7 @@ pub struct IsoWriter<W> {
     nodes: Vec<Node>,
     directories: Vec<Directory>,
     /// Paths of the directories that the entry before lies in, and their numbers.
-    on_the_way: Vec<(Vec<u8>, usize)>,
+    on_the_way: Way<usize>,
     /// Inodes with several names.
     links: HashMap<u64, u32>,
     /// Bytes of the current entry that are still to come.
@@ -116,7 +117,7 @@ impl<W: Write + Seek> IsoWriter<W> {
             at,
             nodes: Vec::new(),
             directories: Vec::new(),
-            on_the_way: Vec::new(),
+            on_the_way: Way::new(),
             links: HashMap::new(),
             left: 0,
         })
@@ -128,21 +129,8 @@ impl<W: Write + Seek> IsoWriter<W> {
         if self.at / SECTOR_LEN > SECTOR_COUNT_MAX { Err(too_long()) } else { Ok(()) }
     }
 
-    /// Leaves the directories that `path` is not in.
-    fn climb(&mut self, path: &[u8]) {
-        while let Some((above, _)) = self.on_the_way.last() {
-            let is_in = above.is_empty()
-                || path.strip_prefix(&above[..]).is_some_and(|rest| rest.starts_with(b"/"));
-            if is_in {
-                return;
-            }
-            self.on_the_way.pop();
-        }
-    }
-
     fn add(&mut self, name: &[u8], node: u32) -> io::Result<()> {
-        let parent =
-            self.on_the_way.last().and_then(|(_, parent)| self.directories.get_mut(*parent));
+        let parent = self.on_the_way.last().and_then(|parent| self.directories.get_mut(*parent));
         let parent = parent.ok_or_else(|| io::Error::other("an entry without a directory"))?;
         parent.names.push((name.into(), node));
         Ok(())
@@ -346,7 +334,7 @@ impl<W: Write + Seek> Archive for IsoWriter<W> {
     }
 
     fn entry(&mut self, entry: &ArchiveEntry<'_>) -> io::Result<Taken> {
-        self.climb(entry.path);
+        self.on_the_way.climb(entry.path);
         let name = entry.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         if entry.hard_link.is_some() {
             let node = self.links.get(&entry.inode).copied();
@@ -435,9 +423,9 @@ impl<W: Write + Seek> Archive for IsoWriter<W> {
             self.add(name, number)?;
         }
         if let Some(directory) = directory {
-            let parent = self.on_the_way.last().map_or(directory, |(_, parent)| *parent);
+            let parent = self.on_the_way.last().copied().unwrap_or(directory);
             self.directories.push(Directory { node: number, parent, names: Vec::new() });
-            self.on_the_way.push((entry.path.to_vec(), directory));
+            self.on_the_way.enter(entry.path, directory);
         } else if entry.link_count > 1 {
             self.links.insert(entry.inode, number);
         }

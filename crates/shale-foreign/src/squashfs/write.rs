@@ -28,6 +28,7 @@ use super::metadata::{Compressor, MAGIC, METADATA_PLAIN};
 use crate::archive::{Archive, ArchiveEntry, Keeps, Taken};
 use crate::cpio::seconds;
 use crate::ordered::Ordered;
+use crate::way::Way;
 
 /// Bytes of the superblock.
 const SUPERBLOCK_LEN: usize = 96;
@@ -101,7 +102,7 @@ pub struct SquashfsWriter<W> {
     waiting: VecDeque<Waiting>,
     first_waiting: u64,
     /// Paths of the directories that the entry before lies in.
-    on_the_way: Vec<Vec<u8>>,
+    on_the_way: Way<()>,
     assembly: Option<Assembly>,
     /// Tails that are not in a block yet.
     fragment: Vec<u8>,
@@ -212,7 +213,7 @@ impl<W: Write + Seek> SquashfsWriter<W> {
             pool: Ordered::new(options.threads, work),
             waiting: VecDeque::new(),
             first_waiting: 0,
-            on_the_way: Vec::new(),
+            on_the_way: Way::new(),
             assembly: None,
             fragment: Vec::new(),
             fragments: Vec::new(),
@@ -442,13 +443,7 @@ impl<W: Write + Seek> SquashfsWriter<W> {
 
     /// Leaves the directories that `path` is not in.
     fn climb(&mut self, path: &[u8]) {
-        while let Some(above) = self.on_the_way.last() {
-            let is_in = above.is_empty()
-                || path.strip_prefix(&above[..]).is_some_and(|rest| rest.starts_with(b"/"));
-            if is_in {
-                return;
-            }
-            self.on_the_way.pop();
+        for _ in 0..self.on_the_way.climb(path) {
             self.wait(Waiting::Leave);
         }
     }
@@ -549,7 +544,7 @@ impl<W: Write + Seek> Archive for SquashfsWriter<W> {
         let mut taken = Taken::whole();
         let head = self.head(entry, &mut taken)?;
         if entry.metadata.kind == InodeKind::Directory {
-            self.on_the_way.push(entry.path.to_vec());
+            self.on_the_way.enter(entry.path, ());
             self.wait(Waiting::Enter { name, head });
             self.settle()?;
             return Ok(taken);
@@ -636,7 +631,7 @@ impl<W: Write + Seek> Archive for SquashfsWriter<W> {
     }
 
     fn finish(mut self: Box<Self>) -> io::Result<()> {
-        while self.on_the_way.pop().is_some() {
+        while self.on_the_way.leave().is_some() {
             self.wait(Waiting::Leave);
         }
         self.end_fragments()?;
