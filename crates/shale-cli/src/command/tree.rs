@@ -16,7 +16,8 @@ use crate::{open, size, text};
 /// A directory that is being shown, with its remaining entries; the next one is the last.
 struct Level {
     pending: Vec<Entry>,
-    prefix: String,
+    /// Bytes of the lines that are drawn in front of its entries.
+    prefix_len: usize,
 }
 
 /// Draws a tree; with `--json`, lists everything below the path instead. Memory grows with the
@@ -54,8 +55,10 @@ pub fn run(args: &TreeArgs, say: &Say) -> anyhow::Result<Exit> {
         Ok(all)
     };
     let mut levels = Vec::new();
+    // What the levels draw is the beginning of what the deepest one draws.
+    let mut prefix = String::new();
     if top.kind == InodeKind::Directory && args.depth != Some(0) {
-        levels.push(Level { pending: entries(top.inode)?, prefix: String::new() });
+        levels.push(Level { pending: entries(top.inode)?, prefix_len: 0 });
     }
     while let Some(level) = levels.last_mut() {
         let Some(entry) = level.pending.pop() else {
@@ -63,7 +66,8 @@ pub fn run(args: &TreeArgs, say: &Say) -> anyhow::Result<Exit> {
             continue;
         };
         let last = level.pending.is_empty();
-        out.write_all(level.prefix.as_bytes())?;
+        prefix.truncate(level.prefix_len);
+        out.write_all(prefix.as_bytes())?;
         out.write_all(if last { "└── " } else { "├── " }.as_bytes())?;
         if args.human_readable {
             write!(out, "[{:>5}]  ", size::brief(entry.attributes.size))?;
@@ -76,10 +80,10 @@ pub fn run(args: &TreeArgs, say: &Say) -> anyhow::Result<Exit> {
         out.write_all(b"\n")?;
         if entry.attributes.kind == InodeKind::Directory {
             directories += 1;
-            let prefix = format!("{}{}", level.prefix, if last { "    " } else { "│   " });
             if args.depth.is_none_or(|depth| levels.len() < depth) {
+                prefix.push_str(if last { "    " } else { "│   " });
                 let pending = entries(entry.attributes.inode)?;
-                levels.push(Level { pending, prefix });
+                levels.push(Level { pending, prefix_len: prefix.len() });
             }
         } else {
             others += 1;

@@ -57,7 +57,10 @@ impl Walk<'_> {
         while let Some(visit) = walk.advance()? {
             let depth = visit.depth;
             positions.truncate(depth);
-            waiting.retain(|(at, ..)| *at < depth);
+            // They are on the way to each other, so the deepest is the last.
+            while waiting.last().is_some_and(|(at, ..)| *at >= depth) {
+                waiting.pop();
+            }
             let position = match positions.last() {
                 None => patterns.start(),
                 Some(above) => patterns.step(above, visit.name()),
