@@ -119,6 +119,40 @@ fn a_walk_costs_a_listing_per_directory_and_the_second_costs_nothing() {
 }
 
 #[test]
+fn each_directory_of_a_deep_tree_costs_the_same_requests() {
+    use rustix::fs::{Mode, OFlags, openat};
+    if skip() {
+        return;
+    }
+    let requests = [2000, 4000, 8000].map(|depth| {
+        let mut tree = MemoryTree::new();
+        let mut at = ROOT;
+        for _ in 0..depth {
+            at = tree.directory(at, "d");
+        }
+        tree.file(at, "f", b"deep");
+        let served = serve(tree);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let mut at = openat(rustix::fs::CWD, served.path(), flags, Mode::empty()).unwrap();
+        // No path of the kernel is so long.
+        for _ in 0..depth {
+            let names = rustix::fs::Dir::read_from(&at)
+                .unwrap()
+                .filter(|entry| !entry.as_ref().unwrap().file_name().to_bytes().starts_with(b"."));
+            assert_eq!(names.count(), 1);
+            at = openat(&at, "d", flags, Mode::empty()).unwrap();
+        }
+        let mut bytes = String::new();
+        let file = openat(&at, "f", OFlags::RDONLY, Mode::empty()).unwrap();
+        File::from(file).read_to_string(&mut bytes).unwrap();
+        assert_eq!(bytes, "deep");
+        served.requests()
+    });
+    let [small, middle, large] = requests;
+    assert!(large - middle <= 2 * (middle - small) + (middle - small) / 4, "{requests:?}");
+}
+
+#[test]
 fn an_image_without_extended_attributes_gets_few_requests_for_them() {
     if skip() || skip_without(&["ls", "rsync"]) {
         return;
