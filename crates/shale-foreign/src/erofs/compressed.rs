@@ -187,7 +187,8 @@ impl Index {
         if start > end || end - start > PIECE_LEN_MAX {
             return Err(corrupt());
         }
-        let is_inline = next >= self.cluster_count && self.inline_len > 0;
+        // An entry that only marks the end of the file may follow the last piece.
+        let is_inline = end == self.file_len && self.inline_len > 0;
         let stored = match compressor {
             None if is_inline => Stored::Plain,
             None if self.advice & INTERLACED != 0 => Stored::Interlaced,

@@ -228,12 +228,11 @@ impl Image {
     }
 
     fn lz4(&self, bytes: &[u8], len: usize) -> Result<Vec<u8>, String> {
-        if self.superblock.incompatible & ZERO_PADDING == 0 {
-            return Err("it is compressed as by the first versions of mkfs.erofs, which is not \
-                        supported; mount the image and pack the files"
-                .to_owned());
-        }
-        let start = bytes.iter().position(|&byte| byte != 0).unwrap_or(bytes.len());
+        // The first versions of mkfs.erofs padded blocks behind their data, later ones before it.
+        let start = match self.superblock.incompatible & ZERO_PADDING {
+            0 => 0,
+            _ => bytes.iter().position(|&byte| byte != 0).unwrap_or(bytes.len()),
+        };
         lz4::plain(&bytes[start..], len)
     }
 }

@@ -19,8 +19,13 @@ const INLINE_TAIL: u32 = 0x10;
 /// Tails of files are packed together, or pieces are shared.
 const FRAGMENTS: u32 = 0x20;
 const LONG_PREFIXES: u32 = 0x40;
-const KNOWN: u32 =
-    ZERO_PADDING | COMPRESSION_SETTINGS | CHUNKS | DEVICES | FRAGMENTS | LONG_PREFIXES;
+const KNOWN: u32 = ZERO_PADDING
+    | COMPRESSION_SETTINGS
+    | CHUNKS
+    | DEVICES
+    | INLINE_TAIL
+    | FRAGMENTS
+    | LONG_PREFIXES;
 /// Attributes whose names begin with a prefix of a table.
 const PREFIX_COUNT_MAX: u64 = 128;
 
@@ -55,13 +60,9 @@ impl Superblock {
         }
         let incompatible = field(80, 4) as u32;
         if incompatible & !KNOWN != 0 {
-            let what = match incompatible & INLINE_TAIL {
-                0 => "features of a later version",
-                _ => "inline compressed tails (ztailpacking)",
-            };
             return Err(format!(
-                "it uses {what} ({:#x}), which are not supported; mount it or unpack it with \
-                 fsck.erofs --extract, and pack the files",
+                "it uses features of a later version ({:#x}), which are not supported; mount it or \
+                 unpack it with fsck.erofs --extract, and pack the files",
                 incompatible & !KNOWN
             ));
         }
