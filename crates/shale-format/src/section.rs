@@ -160,6 +160,12 @@ impl SectionHeader {
         out
     }
 
+    /// Returns the offset at which the header at the start of `bytes` says that it is; 0 if the
+    /// bytes are too few. Nothing is checked.
+    pub fn claimed_offset(bytes: &[u8]) -> u64 {
+        SectionHeaderRaw::read_from_prefix(bytes).map_or(0, |(raw, _)| raw.offset.get())
+    }
+
     /// Reads and checks the header at the start of `bytes`, which were read from `offset` of the
     /// image with the tag `image_tag`.
     ///

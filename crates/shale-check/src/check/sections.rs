@@ -102,11 +102,19 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
             // What follows a trailer need not be a section: other data may follow the image.
             Err(what) => {
                 let next = next_header(context, offset + 1, superblock.image_tag())?;
-                if trailers.last().is_none_or(|(_, t)| t.image_len != offset) || next.is_some() {
-                    let place = format!("section {}", layout.sections.len());
-                    let range = Some((offset, Some(SECTION_HEADER_LEN as u64)));
+                let place = format!("section {}", layout.sections.len());
+                let range = Some((offset, Some(SECTION_HEADER_LEN as u64)));
+                let is_end = trailers.last().is_some_and(|(_, t)| t.image_len == offset);
+                if !is_end || next.in_place.is_some() {
+                    findings.add_about(place, range, what, Scope::Nothing);
+                } else if let Some((found, expected)) = next.shifted {
+                    let what = format!(
+                        "a section of this image is at offset {found} and belongs to {expected}: \
+                         bytes between it and the image were cut out or inserted"
+                    );
                     findings.add_about(place, range, what, Scope::Nothing);
                 }
+                let next = next.in_place;
                 layout.gaps.push(offset..next.unwrap_or(store.len()));
                 match next {
                     Some(next) => {
@@ -132,6 +140,7 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
                 Scope::Nothing,
             );
             let next = next_header(context, header.payload_offset(), superblock.image_tag())?;
+            let next = next.in_place;
             layout.gaps.push(offset..next.unwrap_or(store.len()));
             match next {
                 Some(next) => {
@@ -171,9 +180,20 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
     Ok(layout)
 }
 
-/// Finds the next offset, at `from` or later, with a valid header of this image.
-fn next_header(context: &Context<'_>, from: u64, tag: u64) -> Result<Option<u64>, Error> {
+/// Section headers behind a place where one should be.
+#[derive(Default)]
+struct NextHeader {
+    /// Offset of the first that is where it belongs.
+    in_place: Option<u64>,
+    /// Offset of one that is elsewhere, and the offset where it belongs, which is not before the
+    /// place. Headers of a further copy of the image do not count.
+    shifted: Option<(u64, u64)>,
+}
+
+/// Searches for the next section header of this image from `from` on.
+fn next_header(context: &Context<'_>, from: u64, tag: u64) -> Result<NextHeader, Error> {
     let Context { store, .. } = context;
+    let mut next = NextHeader::default();
     let mut chunk = Vec::new();
     let mut header = Vec::new();
     let mut at = from;
@@ -187,17 +207,29 @@ fn next_header(context: &Context<'_>, from: u64, tag: u64) -> Result<Option<u64>
                 chunk.windows(SECTION_MAGIC.len()).enumerate().filter(|(_, w)| **w == SECTION_MAGIC)
             {
                 let offset = at + index as u64;
-                let found = offset < end
-                    && store.read(offset, SECTION_HEADER_LEN as u64, &mut header).is_ok()
-                    && SectionHeader::decode(&header, offset, tag, xxh3_64).is_ok();
-                if found {
-                    return Ok(Some(offset));
+                if offset >= end
+                    || store.read(offset, SECTION_HEADER_LEN as u64, &mut header).is_err()
+                {
+                    continue;
+                }
+                let claimed = SectionHeader::claimed_offset(&header);
+                if SectionHeader::decode(&header, claimed, tag, xxh3_64).is_err() {
+                    continue;
+                }
+                if claimed == offset {
+                    next.in_place = Some(offset);
+                    return Ok(next);
+                }
+                // A copy of the image begins behind it.
+                let is_copy = offset.checked_sub(claimed).is_some_and(|start| start >= from - 1);
+                if claimed >= from - 1 && !is_copy && next.shifted.is_none() {
+                    next.shifted = Some((offset, claimed));
                 }
             }
         }
         at += CHUNK_LEN;
     }
-    Ok(None)
+    Ok(next)
 }
 
 fn read_trailer(store: &Store, header: &SectionHeader) -> Result<Trailer, String> {

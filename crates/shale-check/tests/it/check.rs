@@ -231,6 +231,22 @@ fn whatever_parity_restores_is_said_to_be_restored_and_nothing_was_so_before() {
 }
 
 #[test]
+fn parity_that_is_shifted_is_damage_even_if_the_image_is_whole() {
+    let whole = image(200_000);
+    let plain_len = image(0).len();
+    for step in 0..40 {
+        let at = plain_len + 1 + step * (whole.len() - plain_len - 2) / 40;
+        let len = [1, 7, 512, 4096][step % 4].min(whole.len() - at);
+        let cut = [&whole[..at], &whole[at + len..]].concat();
+        let grown = [&whole[..at], &vec![0; len], &whole[at..]].concat();
+        for (what, bytes) in [("cut out", cut), ("inserted", grown)] {
+            let report = run(&bytes, &CheckOptions::default());
+            assert!(!report.is_clean(), "{len} bytes {what} at {at} of {plain_len}");
+        }
+    }
+}
+
+#[test]
 fn what_is_more_than_parity_can_restore_is_told_apart() {
     let mut bytes = image(50_000);
     let report = run(&bytes, &CheckOptions::default());
