@@ -101,13 +101,17 @@ pub fn append(
     Ok(appended)
 }
 
-/// Checks options as [`create`] does before it reads anything.
+/// Checks options as [`create`] does before it reads anything. Whether the memory suffices depends
+/// on the source, so [`create`] says that when it knows the source.
 ///
 /// # Errors
-/// [`WriteError::Option`] if one is out of its range, or the memory is too little.
+/// [`WriteError::Option`] if one is out of its range.
 pub fn check(options: &Options) -> Result<(), WriteError> {
-    // How much the source has is not known yet: it may be little.
-    Plan::new(options, Some(0)).map(drop)
+    match Plan::new(options, Some(0)) {
+        // What the least source needs would be wrong advice for every other.
+        Err(WriteError::Memory { .. }) => Ok(()),
+        checked => checked.map(drop),
+    }
 }
 
 /// What an image has beside the tree.

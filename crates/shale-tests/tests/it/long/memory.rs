@@ -142,15 +142,31 @@ fn a_mount_goes_by_the_memory_of_its_control_group() {
 }
 
 #[test]
-fn too_little_memory_is_said_at_once() {
+fn too_little_memory_is_said_with_what_suffices() {
     let folder = places::disk();
     let image = folder.path().join("x.shale");
-    let source = folder.path().to_str().unwrap();
-    let mut create = shale(["create", source, "--memory", "8M", "-o"]);
-    let output = expect_code(create.arg(&image), 1);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("memory") && said.contains("at least"), "{said}");
-    assert!(!image.exists());
+    let source = folder.path().join("source");
+    fs::create_dir(&source).unwrap();
+    tree(&source, 4);
+    let run = |level: &str, memory: &str, code| {
+        let mut create = shale(["create", source.to_str().unwrap(), level, "--memory", memory]);
+        let output = expect_code(create.arg("-fo").arg(&image), code);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for level in ["-1", "-6", "-9"] {
+        let said = run(level, "8M", 1);
+        assert!(said.contains("at least"), "{said}");
+        assert!(!image.exists());
+        // The least that is allowed is what is said to be needed.
+        let (_, advice) = said.split_once("use --memory ").unwrap_or_else(|| panic!("{said}"));
+        let mib: u64 = advice.split_once('M').unwrap().0.parse().unwrap();
+        assert_eq!(
+            run(level, &format!("{}M", mib - 1), 1),
+            said.replace("is 8 MiB", &format!("is {} MiB", mib - 1))
+        );
+        run(level, &format!("{mib}M"), 0);
+        fs::remove_file(&image).unwrap();
+    }
 }
 
 #[test]
