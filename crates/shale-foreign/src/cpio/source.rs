@@ -50,7 +50,8 @@ pub struct CpioSource {
 /// An inode with several names.
 struct Link {
     id: LinkId,
-    has_content: bool,
+    /// Length and, if it is held in memory, digest of its content, once that came.
+    content: Option<(u64, Option<[u8; 32]>)>,
     /// Names that came before the content.
     held: Vec<SourceEntry>,
 }
@@ -232,34 +233,51 @@ impl CpioSource {
         self.identities.add(&path, kind);
         let xattrs = Arc::default();
         let entry = SourceEntry { path, metadata, xattrs, link: None, target, content };
-        Ok(self.linked(header, entry))
+        self.linked(header, entry)
     }
 
     /// Gives an entry the identity of its inode. `None` if it is held back until the content comes,
     /// or is ready together with those that were.
-    fn linked(&mut self, header: &Header, mut entry: SourceEntry) -> Option<SourceEntry> {
+    fn linked(
+        &mut self,
+        header: &Header,
+        mut entry: SourceEntry,
+    ) -> Result<Option<SourceEntry>, Wrong> {
         if entry.metadata.kind == InodeKind::Directory || header.link_count < 2 {
-            return Some(entry);
+            return Ok(Some(entry));
         }
         let count = &mut self.link_count;
         let link = self.links.entry((header.device, header.inode)).or_insert_with(|| {
             *count += 1;
-            Link { id: LinkId { device: 0, inode: *count }, has_content: false, held: Vec::new() }
+            let id = LinkId { device: 0, inode: *count };
+            Link { id, content: None, held: Vec::new() }
         });
         entry.link = Some(link.id);
-        let is_file = entry.metadata.kind == InodeKind::File;
-        if !is_file || link.has_content {
-            return Some(entry);
+        if entry.metadata.kind != InodeKind::File {
+            return Ok(Some(entry));
+        }
+        let digest = match &entry.content {
+            Content::Bytes(bytes) => Some(*shale_codec::hash(bytes).as_bytes()),
+            _ => None,
+        };
+        if let Some((len, first)) = link.content {
+            // Some writers repeat the content with every name.
+            if header.len > 0 && (header.len != len || digest != first) {
+                let what =
+                    "its content is not that of the name before it of the same inode: corrupt";
+                return Err(what.to_owned().into());
+            }
+            return Ok(Some(entry));
         }
         if header.len == 0 {
             link.held.push(entry);
-            return None;
+            return Ok(None);
         }
         // The one with the content first, then those that waited for it.
-        link.has_content = true;
+        link.content = Some((header.len, digest));
         self.ready.push_back(entry);
         self.ready.extend(link.held.drain(..));
-        None
+        Ok(None)
     }
 
     fn bytes(&mut self, len: u64) -> Result<Vec<u8>, Wrong> {

@@ -161,6 +161,19 @@ fn names_of_one_inode_come_with_its_content_wherever_that_is() {
 }
 
 #[test]
+fn names_of_one_inode_with_different_contents_are_a_problem() {
+    for (first, second) in [("content", "kontent"), ("content", "longer content")] {
+        for form in CPIO_FORMS {
+            let one = |name, data: &str| cpio_entry(form, name, 0o100_644, (9, 3), data.as_bytes());
+            let bytes = [one("a", first), one("b", second), one("c", first), trailer(form)];
+            let taken = open(&bytes.concat());
+            taken.expect_problem(&["b: ", "content", "inode"]);
+            assert_eq!(taken.paths(), ["a", "c"], "{form:?}");
+        }
+    }
+}
+
+#[test]
 fn cpio_says_what_is_wrong() {
     let file = |data: &[u8]| cpio_entry(Cpio::Crc, "file", 0o100_644, (2, 1), data);
     let mut wrong = file(b"content");
