@@ -363,12 +363,25 @@ fn times_are_accepted_as_people_write_them() {
 
 #[test]
 fn a_missing_directory_for_temporary_files_is_named() {
-    let stage = Stage::without_image();
+    let stage = Stage::new();
+    stage.run(0, &["export", "image.shale", "-o", "in.tar", "-q", "docs"]);
     for (place, why) in [("nowhere", "No such file"), ("source/empty", "ot a directory")] {
         let output = stage.run(1, &["create", "source", "-o", "x", "--temp-dir", place]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains(place) && said.matches(why).count() == 1, "{said}");
         assert!(!said.contains("more room"), "{said}");
+    }
+    // TMPDIR counts where the output has no directory, as the help says.
+    let help = stage.text(&["create", "--help"]).replace("\n          ", " ");
+    assert!(help.contains("TMPDIR or /tmp if that is standard output"), "{help}");
+    for (output, code) in [("x", 0), ("-", 1)] {
+        // What comes from a pipe is stored first.
+        let shale = env!("CARGO_BIN_EXE_shale");
+        let line = format!("cat in.tar | {shale} create - -fq -o {output}");
+        let mut command = stage.other("sh", &["-c", &line]);
+        command.env("TMPDIR", "/nowhere");
+        let said = String::from_utf8(expect(code, command).stderr).unwrap();
+        assert_eq!(said.contains("/nowhere"), code == 1, "{said}");
     }
 }
 

@@ -239,6 +239,27 @@ fn times_and_owners_of_old_extra_fields_are_kept() {
 }
 
 #[test]
+fn entries_in_zstd_and_xz_come() {
+    use shale_codec::stream::StreamFormat;
+    use std::io::Write;
+    let plain = "some text ".repeat(5000);
+    for (method, format) in
+        [(93, StreamFormat::Zstd), (20, StreamFormat::Zstd), (95, StreamFormat::Xz)]
+    {
+        let mut content = Vec::new();
+        let mut encoder = format.encoder(&mut content, None, 1).unwrap();
+        encoder.write_all(plain.as_bytes()).unwrap();
+        encoder.finish().unwrap();
+        let (len, crc) = (plain.len() as u32, crc32(plain.as_bytes()));
+        let packed =
+            Entry { method, content, len: Some(len), crc: Some(crc), ..entry("packed", "") };
+        let taken = take(std::slice::from_ref(&packed));
+        assert_eq!(taken.expect_whole().entry("packed").content, plain.as_bytes(), "{method}");
+        take(&[Entry { crc: Some(!crc), ..packed }]).expect_problem(&["packed", "checksum"]);
+    }
+}
+
+#[test]
 fn what_is_not_supported_is_named() {
     for (method, words) in [(6, "imploded"), (97, "WavPack"), (77, "77")] {
         take(&[Entry { method, ..entry("x", "x") }]).expect_problem(&[

@@ -176,12 +176,12 @@ fn a_pipe_that_nobody_writes_to_can_be_left() {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, mode, 0)
         .unwrap();
-    // Under nohup, commands ignore this one, as they should.
+    // Under nohup and in the background of a shell, commands ignore some, as they should.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    let is_hup_ignored = u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 != 0;
-    let signals = if is_hup_ignored { &[Signal::TERM][..] } else { &[Signal::TERM, Signal::HUP] };
-    for &signal in signals {
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    let is_heeded = |signal: &Signal| ignored >> (signal.as_raw() - 1) & 1 == 0;
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP].into_iter().filter(is_heeded) {
         let mut command = shale(["create", "--temp-dir"]);
         command.arg(path("temporary")).arg(path("fifo")).arg("-o").arg(path("x.shale"));
         let mut child = command.stderr(Stdio::null()).spawn().unwrap();

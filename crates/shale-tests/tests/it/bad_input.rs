@@ -201,6 +201,9 @@ fn a_full_disk_of_names_leaves_no_file() {
         assert_eq!(output.status.code(), Some(FAILED), "{what}: {text}");
         assert!(text.contains("No space left"), "{what}: {text}");
         assert_eq!(text.contains("temporary file"), !is_output, "{what}: {text}");
+        // The folder that is full, and what to do.
+        let named = [small.to_str().unwrap(), "--temp-dir"];
+        assert!(is_output || named.iter().all(|words| text.contains(words)), "{what}: {text}");
         assert!(left == 0 && !exists, "{what}: a partial file stays behind");
     }
     only(folder.path(), &["small"]);

@@ -250,6 +250,42 @@ fn cpio_is_the_same_tree_to_cpio_and_bsdtar() {
 }
 
 #[test]
+fn mtree_lists_the_tree_that_bsdtar_and_sha256sum_see() {
+    if !has_program("bsdtar") || !has_program("sha256sum") {
+        println!("skipped: bsdtar and sha256sum are needed to read a list");
+        return;
+    }
+    let folder = places::disk();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(path("s/d/e")).unwrap();
+    let files = ["a b#\\ü\n[x]=*?", "d/text", "d/e/empty"];
+    for name in files {
+        let content = if name.ends_with("empty") { String::new() } else { name.repeat(5000) };
+        std::fs::write(path("s").join(name), content).unwrap();
+    }
+    std::fs::hard_link(path("s/d/text"), path("s/d/twin")).unwrap();
+    std::os::unix::fs::symlink("../d/a b", path("s/d/link")).unwrap();
+    create(&path("s"), &path("x.shale"), &["-1"]);
+    export(&path("x.shale"), &path("x.mtree"), &[], 0);
+    let list = std::fs::read_to_string(path("x.mtree")).unwrap();
+    for name in &files[1..] {
+        let output = expect_code(Command::new("sha256sum").arg(path("s").join(name)), 0);
+        let sum = String::from_utf8(output.stdout).unwrap();
+        let line = list.lines().find(|line| line.starts_with(&format!("./{name} "))).unwrap();
+        let sum = format!(" sha256digest={}", sum.split_once(' ').unwrap().0);
+        assert!(line.ends_with(&sum), "{line} has not {sum}");
+    }
+    // It takes names and attributes from the list, and contents from the tree.
+    let mut bsdtar = Command::new("bsdtar");
+    bsdtar.current_dir(path("s")).args(["--format=pax", "-cf", "../x.tar", "@../x.mtree"]);
+    expect_code(&mut bsdtar, 0);
+    create(&path("x.tar"), &path("y.shale"), &["-1"]);
+    let [expected, found] = ["x.shale", "y.shale"]
+        .map(|image| names_apart(with_xattrs(manifest_at(&path(image)), &[]), "f"));
+    expected.assert_equals(&found, "bsdtar");
+}
+
+#[test]
 fn what_a_format_cannot_hold_is_refused_or_named() {
     let folder = places::disk();
     let path = |name: &str| folder.path().join(name);
