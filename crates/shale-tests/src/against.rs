@@ -179,13 +179,12 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "rpm",
-        makers: &[
-            "sh -c '{ printf \"\\355\\253\\356\\333\\003\\000\"; head -c 90 /dev/zero;
+        makers: &["sh -c '{ printf \"\\355\\253\\356\\333\\003\\000\"; head -c 90 /dev/zero;
                       for header in 1 2; do
                           printf \"\\216\\255\\350\\001\";
-                          printf \"\\000\\000\\000\\000\\000\\000\\000\\000\\000\\000\\000\\010eight...\";
-                      done; bsdtar --format=newc -cf - . ; } > $OUT'",
-        ],
+                          printf \"\\000\\000\\000\\000\\000\\000\\000\\000\";
+                          printf \"\\000\\000\\000\\010eight...\";
+                      done; bsdtar --format=newc -cf - . ; } > $OUT'"],
         reader: "bsdtar -xf $IN",
         magics: &[b"070701", b"\xed\xab\xee\xdb", b"\x8e\xad\xe8\x01"],
         mend: |_| {},

@@ -1,6 +1,6 @@
 //! Promise: a deep path costs what its bytes cost. Reading an image is linear in the depth of a
-//! tree; packing and writing it out is linear in the bytes of all its paths, because every directory
-//! has one. The memory of a build has a bound.
+//! tree; packing and writing it out is linear in the bytes of all its paths, because every
+//! directory has one. The memory of a build has a bound.
 //!
 //! Work is counted as bytes that are allocated, by this process alone: a copy of a path, a list of
 //! its names and a buffer for it all count, and no clock is asked. Costs at three depths are
