@@ -57,11 +57,12 @@ fn make(root: &Path, seed: u64) {
 
 #[test]
 fn threads_memory_order_and_place_change_nothing() {
-    assert_nothing_changes(&[(1, true)]);
+    assert_nothing_changes(&[(1, true)], &[(2, 0), (4, 240 << 20)]);
 }
 
-/// Packs two equal trees at these levels, with references or without, by any number of threads.
-fn assert_nothing_changes(ways: &[(u8, bool)]) {
+/// Packs two equal trees at these levels, with references or without, with these numbers of threads
+/// and bytes of memory.
+fn assert_nothing_changes(ways: &[(u8, bool)], runs: &[(usize, u64)]) {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     make(first.path(), 2);
     make(second.path(), 3);
@@ -85,7 +86,7 @@ fn assert_nothing_changes(ways: &[(u8, bool)]) {
         let (image, report) = pack(first.path(), &options(1, 0));
         assert_digests(&open(&image), &report);
         assert_eq!(report.references > 0, linked);
-        for (threads, memory) in [(1, 256 << 20), (2, 0), (4, 240 << 20), (4, 0)] {
+        for &(threads, memory) in runs {
             for root in [first.path(), second.path()] {
                 let (again, other) = pack(root, &options(threads, memory));
                 assert!(again == image, "level {level}, {threads} threads, {memory} bytes");
@@ -150,6 +151,7 @@ mod long {
 
     #[test]
     fn threads_memory_order_and_place_change_nothing_at_other_levels() {
-        assert_nothing_changes(&[(1, false), (3, false)]);
+        let runs = [(1, 256 << 20), (2, 0), (4, 240 << 20), (4, 0)];
+        assert_nothing_changes(&[(1, true), (1, false), (3, false)], &runs);
     }
 }
