@@ -31,8 +31,9 @@ const FORMAT: &str = "7z archive";
 pub(crate) const MAGIC: &[u8] = b"7z\xbc\xaf\x27\x1c";
 /// Memory of a decompressor, and of the headers.
 const MEMORY_KIB_MAX: usize = 2 << 20;
-/// Bytes of the compressed headers, which are decompressed into memory.
-const HEADERS_KIB_MAX: usize = 256 << 10;
+/// Memory for the headers, which are decompressed as a whole: those of three million files. With
+/// all else an import stays below 256 MiB, whatever a header claims.
+const HEADERS_KIB_MAX: usize = 192 << 10;
 /// The high half of the attributes is a mode of Unix.
 const ATTRIBUTE_UNIX: u32 = 0x8000;
 const ATTRIBUTE_READ_ONLY: u32 = 1;
@@ -136,10 +137,10 @@ fn in_words(error: &Error, has_password: bool) -> String {
         Error::Unsupported(what) => {
             format!("{what} is not supported; unpack it with 7z and pack the files")
         }
-        Error::MaxMemLimited { actaul_kb, .. } => format!(
+        Error::MaxMemLimited { max_kb, actaul_kb } => format!(
             "it needs {} MiB of memory for decompression, {} are allowed",
             actaul_kb >> 10,
-            MEMORY_KIB_MAX >> 10
+            max_kb >> 10
         ),
         Error::Io(error, _) if error.raw_os_error().is_some() => error.to_string(),
         Error::Io(error, _) if error.kind() == io::ErrorKind::UnexpectedEof => {
