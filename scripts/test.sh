@@ -92,6 +92,18 @@ shell_syntax() {
   done
 }
 
+# beside NAME COMMAND...: starts the command, whose output and status `ended NAME` gives later.
+beside() {
+  local name=$1
+  shift
+  { "$@" > "$work/$name" 2>&1; echo $? > "$work/$name.status"; } &
+}
+
+ended() {
+  cat "$work/$1"
+  return "$(cat "$work/$1.status")"
+}
+
 demo_nasty() {
   local tree=$work/nasty
   mkdir "$tree" && "$target/debug/shale-tree" nasty "$tree" 1 && scripts/demo.sh "$tree"
@@ -114,11 +126,14 @@ export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))}
 if [ "$tier" = check ]; then
   stage "tests" cargo test --no-fail-fast --workspace --tests -- --skip long::
 else
+  # It waits for packages most of the time.
+  beside s3 scripts/test-s3.sh
   # The output of tests that pass is shown for the reasons of those that were skipped.
   stage "tests" cargo test --no-fail-fast --workspace --tests -- --show-output
   stage "examples" cargo test --no-fail-fast --workspace --doc
   stage "python" scripts/test-python.sh
-  stage "s3" scripts/test-s3.sh
+  wait
+  stage "s3" ended s3
   stage "demo" demo_nasty
 fi
 

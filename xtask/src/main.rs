@@ -64,7 +64,8 @@ fn print_problems(tree: &Tree) -> ExitCode {
             ExitCode::SUCCESS
         }
         count => {
-            println!("tidy: {count} problems in {} files", tree.len());
+            let problems = if count == 1 { "problem" } else { "problems" };
+            println!("tidy: {count} {problems} in {} files", tree.len());
             ExitCode::FAILURE
         }
     }
