@@ -64,10 +64,7 @@ fn main() -> ExitCode {
     }
     let memory = memory_kib();
     println!("peak memory {} MiB", memory >> 10);
-    if memory > MEMORY_KIB_MAX {
-        println!("more than {} MiB", MEMORY_KIB_MAX >> 10);
-        count += 1;
-    }
+    count += u64::from(memory > MEMORY_KIB_MAX);
     if count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -101,16 +98,17 @@ fn run(format: &Format, amount: Amount, seed: u64, keep: Option<&Path>, done: &S
         let mut random = Random::new(number);
         let which = random.below(seeds.len() as u64) as usize;
         let bytes = change(format, &seeds[which], &mut random);
+        let memory = memory_kib();
         let verdict = compare(format, &bytes, folder.path());
         compared += u64::from(verdict != Verdict::Refused);
+        if memory <= MEMORY_KIB_MAX && memory_kib() > MEMORY_KIB_MAX {
+            println!("{}, case {number}: more than {} MiB", format.name, MEMORY_KIB_MAX >> 10);
+            keep_case(keep, number, format, &bytes);
+        }
         if let Verdict::Different(what) = verdict {
             println!("{}, case {number}: {what}", format.name);
             differences += u64::from(keep.is_some() || what == PANICKED);
-            if let Some(keep) = keep {
-                let kept = keep.join(format!("{number}.{}", format.name));
-                let _ = std::fs::create_dir_all(keep);
-                let _ = std::fs::write(kept, &bytes);
-            }
+            keep_case(keep, number, format, &bytes);
         }
         cases += 1;
         // The watchdog ends with the process, not before.
@@ -122,6 +120,14 @@ fn run(format: &Format, amount: Amount, seed: u64, keep: Option<&Path>, done: &S
         start.elapsed().as_secs()
     );
     differences
+}
+
+/// Keeps an archive for people to look at.
+fn keep_case(folder: Option<&Path>, number: u64, format: &Format, bytes: &[u8]) {
+    if let Some(folder) = folder {
+        let _ = std::fs::create_dir_all(folder);
+        let _ = std::fs::write(folder.join(format!("{number}.{}", format.name)), bytes);
+    }
 }
 
 /// The most memory that this process ever had.
