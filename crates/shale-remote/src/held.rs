@@ -73,14 +73,14 @@ impl Held {
         }
     }
 
-    /// The gap around the byte at `at`, which is missing: from the end of the span before it to the
-    /// begin of the span after it.
-    pub(crate) fn gap_at(&self, at: u64) -> Range<u64> {
+    /// The gap around the byte at `at`, if that is missing: from the end of the span before it to
+    /// the begin of the span after it.
+    pub(crate) fn gap_at(&self, at: u64) -> Option<Range<u64>> {
         let state = self.lock();
         let before = state.spans.range(..=at).next_back();
-        let after = state.spans.range(at..).next();
         let start = before.map_or(0, |(start, span)| start + span.len());
-        start.min(at)..after.map_or(u64::MAX, |(start, _)| *start).max(at)
+        let after = state.spans.range(at..).next();
+        (start <= at).then(|| start..after.map_or(u64::MAX, |(start, _)| *start))
     }
 
     /// Waits until the byte at `at` is no longer on its way.

@@ -16,8 +16,8 @@ const NEAR_MIN: usize = 3;
 const NEAR_LEN: u64 = 1 << 20;
 /// Longer reads are worth a request by themselves.
 const SHORT_LEN_MAX: u64 = 64 << 10;
-/// Bytes of the first request that brings more, and of any.
-const WINDOW_MIN: u64 = 64 << 10;
+/// Bytes of the first request that brings more, and of any. None is shorter than a short read.
+const WINDOW_MIN: u64 = SHORT_LEN_MAX;
 const WINDOW_MAX: u64 = 512 << 10;
 
 /// Where short reads found nothing lately.
@@ -47,9 +47,9 @@ impl Neighbourhood {
         }
         self.window = (2 * self.window).clamp(WINDOW_MIN, WINDOW_MAX);
         if goes_back {
-            range.end.saturating_sub(self.window).min(range.start)..range.end
+            range.end.saturating_sub(self.window)..range.end
         } else {
-            range.start..range.start.saturating_add(self.window).max(range.end)
+            range.start..range.start.saturating_add(self.window)
         }
     }
 }

@@ -325,14 +325,11 @@ impl Shared {
 
     /// Returns `range`, or more around it if it is not here and reads near it were not either.
     fn widened(&self, range: Range<u64>) -> Range<u64> {
-        if !matches!(self.held.find(range.start), Found::Missing) {
-            return range;
-        }
+        let Some(gap) = self.held.gap_at(range.start) else { return range };
         let near = self.neighbourhood.lock().unwrap_or_else(PoisonError::into_inner).missed(&range);
         // One request: what is here already, or on its way, bounds it.
-        let gap = self.held.gap_at(range.start);
-        let start = near.start.max(gap.start).min(range.start);
-        start..near.end.min(gap.end).min(self.identity.len).max(range.end)
+        let end = near.end.min(gap.end).min(self.identity.len);
+        near.start.max(gap.start)..end.max(range.end)
     }
 
     /// Claims what is missing of `ranges`, takes from the cache what is there, and returns the rest
