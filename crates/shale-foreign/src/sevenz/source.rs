@@ -29,10 +29,10 @@ use crate::zip::from_windows;
 const FORMAT: &str = "7z archive";
 /// First bytes of an archive.
 pub(crate) const MAGIC: &[u8] = b"7z\xbc\xaf\x27\x1c";
-/// Memory of a decompressor, and of the headers.
+/// Memory of the decompressor of contents.
 const MEMORY_KIB_MAX: usize = 2 << 20;
-/// Memory for the headers, which are decompressed as a whole: those of three million files. With
-/// all else an import stays below 256 MiB, whatever a header claims.
+/// Memory for the headers, which are decompressed as a whole: those of three million files. No
+/// length that a header claims takes an import past 256 MiB.
 const HEADERS_KIB_MAX: usize = 192 << 10;
 /// The high half of the attributes is a mode of Unix.
 const ATTRIBUTE_UNIX: u32 = 0x8000;
