@@ -7,8 +7,10 @@
 //! watched by the caller.
 
 use crate::random::Random;
+use crate::tar;
 use shale_foreign::OpenOptions;
 use shale_model::{Content, InodeKind};
+use shale_table::varint;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
@@ -28,179 +30,177 @@ pub const PANICKED: &str = "the importer panicked";
 pub struct Format {
     /// Its name.
     pub name: &'static str,
-    /// Makes `$OUT` of the tree in the current directory, each by a shell.
-    pub makers: &'static [&'static str],
+    made: Made,
     /// Unpacks `$IN` into the current directory.
     pub reader: &'static str,
     /// Bytes at which structures begin.
     magics: &'static [&'static [u8]],
     mend: fn(&mut [u8]),
-    /// Makes archives of a tree where no program does.
-    make: fn(&Path) -> Vec<Vec<u8>>,
 }
 
-fn by_programs(_: &Path) -> Vec<Vec<u8>> {
-    Vec::new()
+/// What makes archives of a tree.
+enum Made {
+    /// Commands of a shell, each of which makes `$OUT` of the tree in the current directory.
+    ByPrograms(&'static [&'static str]),
+    /// A library, where no program does.
+    ByLibrary(fn(&Path) -> Vec<Vec<u8>>),
 }
 
 /// All formats that have a program on Debian.
 pub const FORMATS: &[Format] = &[
     Format {
         name: "tar",
-        makers: &[
+        made: Made::ByPrograms(&[
             "bsdtar --format=pax -cf $OUT .",
             "bsdtar --format=gnutar -cf $OUT .",
             "bsdtar --format=ustar -cf $OUT .",
-        ],
+        ]),
         reader: "bsdtar -xf $IN",
         magics: &[b"ustar"],
-        mend: mend_tar,
-        make: by_programs,
+        mend: tar::mend,
     },
     Format {
         name: "cpio",
-        makers: &[
+        made: Made::ByPrograms(&[
             "bsdtar --format=newc -cf $OUT .",
             "bsdtar --format=odc -cf $OUT .",
             "sh -c 'find . | cpio -o --quiet -H crc > $OUT'",
             "sh -c 'find . | cpio -o --quiet -H bin > $OUT'",
-        ],
+        ]),
         reader: "bsdtar -xf $IN",
         magics: &[b"070701", b"070702", b"070707", b"\xc7\x71"],
         mend: |_| {},
-        make: by_programs,
     },
     Format {
         name: "zip",
-        makers: &["zip -qry $OUT .", "zip -qr0y $OUT .", "7zz a -tzip -snl -bd $OUT ."],
+        made: Made::ByPrograms(&[
+            "zip -qry $OUT .",
+            "zip -qr0y $OUT .",
+            "7zz a -tzip -snl -bd $OUT .",
+        ]),
         reader: "unzip -qq -o $IN",
         magics: &[b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"],
         mend: |_| {},
-        make: by_programs,
     },
     Format {
         name: "iso",
-        makers: &[
+        made: Made::ByPrograms(&[
             "genisoimage -quiet -R -cache-inodes -o $OUT .",
             "genisoimage -quiet -J -o $OUT .",
             "genisoimage -quiet -o $OUT .",
-        ],
+        ]),
         reader: "bsdtar -xf $IN",
         magics: &[b"CD001", b"RR\x05\x01", b"NM", b"PX", b"\x01\0\0\x01"],
         mend: |_| {},
-        make: by_programs,
     },
     Format {
         name: "squashfs",
-        makers: &[
+        made: Made::ByPrograms(&[
             "mksquashfs . $OUT -quiet -no-progress -noI -noD -noF -noX -no-duplicates",
             "mksquashfs . $OUT -quiet -no-progress -b 4096",
-        ],
+        ]),
         reader: "unsquashfs -n -q -f -d . $IN",
         magics: &[b"hsqs"],
         mend: |_| {},
-        make: by_programs,
     },
     Format {
         name: "erofs",
-        makers: &[
+        made: Made::ByPrograms(&[
             "mkfs.erofs --quiet $OUT .",
             "mkfs.erofs --quiet --chunksize=4096 $OUT .",
             "mkfs.erofs --quiet -zlz4hc $OUT .",
             "mkfs.erofs --quiet -zlz4hc -Eztailpacking $OUT .",
             "mkfs.erofs --quiet -zlz4 -Elegacy-compress $OUT .",
-        ],
+        ]),
         reader: "fsck.erofs --extract=. --overwrite $IN",
         magics: &[b"\xe2\xe1\xf5\xe0"],
         mend: mend_erofs,
-        make: by_programs,
     },
     Format {
         name: "7z",
-        makers: &[
+        made: Made::ByPrograms(&[
             "7zz a -snl -bd -mhc=off $OUT .",
             "7zz a -snl -bd -mhc=off -m0=Copy $OUT .",
             "7zz a -snl -bd -mhc=off -m0=PPMd $OUT .",
-        ],
+        ]),
         reader: "7zz x -y -bd -snl $IN",
         magics: &[b"7z\xbc\xaf", b"\x01\x04\x06"],
         mend: mend_7z,
-        make: by_programs,
     },
     Format {
         name: "xar",
-        makers: &[
+        made: Made::ByPrograms(&[
             "bsdtar --format=xar -cf $OUT .",
             "bsdtar --format=xar --options xar:compression=none -cf $OUT .",
             "bsdtar --format=xar --options xar:compression=xz -cf $OUT .",
-        ],
+        ]),
         reader: "bsdtar -xf $IN",
         magics: &[b"xar!", b"<file", b"<data>", b"<type", b"</file>", b"<offset>"],
         mend: mend_xar,
-        make: by_programs,
     },
     Format {
         name: "cab",
-        makers: &[
+        made: Made::ByPrograms(&[
             "gcab -c $OUT a b d/text d/zeroes d/e/empty",
             "gcab -c -z $OUT a b d/text d/zeroes d/e/empty",
-        ],
+        ]),
         reader: "cabextract -q $IN",
         magics: &[b"MSCF", b"a\0", b"d/text", b"CK"],
         mend: mend_cab,
-        make: by_programs,
     },
     Format {
         name: "rar",
-        makers: &[],
+        made: Made::ByLibrary(make_rar),
         reader: "bsdtar -xf $IN",
         magics: &[b"Rar!", b"a", b"d/text", b"d\\text", b"\x01\x05"],
         mend: mend_rar,
-        make: make_rar,
     },
     Format {
         name: "ar",
-        makers: &["bsdtar --format=arbsd -cf $OUT a b", "bsdtar --format=argnu -cf $OUT a b"],
+        made: Made::ByPrograms(&[
+            "bsdtar --format=arbsd -cf $OUT a b",
+            "bsdtar --format=argnu -cf $OUT a b",
+        ]),
         reader: "bsdtar -xf $IN",
         magics: &[b"!<arch>", b"`\n", b"#1/"],
         mend: |_| {},
-        make: by_programs,
     },
     Format {
         name: "deb",
-        makers: &["sh -c 'rm -rf ../deb && mkdir -p ../deb/DEBIAN && cp -a . ../deb && \
+        made: Made::ByPrograms(&[
+            "sh -c 'rm -rf ../deb && mkdir -p ../deb/DEBIAN && cp -a . ../deb && \
                    printf \"Package: x\\nVersion: 1\\nArchitecture: all\\nMaintainer: x\\n\
                    Description: x\\n\" > ../deb/DEBIAN/control && \
-                   dpkg-deb -Znone --root-owner-group -b ../deb $OUT'"],
+                   dpkg-deb -Znone --root-owner-group -b ../deb $OUT'",
+        ]),
         reader: "dpkg-deb -x $IN .",
         magics: &[b"`\n", b"ustar", b"data.tar"],
         mend: mend_tar_anywhere,
-        make: by_programs,
     },
     Format {
         name: "rpm",
-        makers: &["sh -c '{ printf \"\\355\\253\\356\\333\\003\\000\"; head -c 90 /dev/zero;
+        made: Made::ByPrograms(&[
+            "sh -c '{ printf \"\\355\\253\\356\\333\\003\\000\"; head -c 90 /dev/zero;
                       for header in 1 2; do
                           printf \"\\216\\255\\350\\001\";
                           printf \"\\000\\000\\000\\000\\000\\000\\000\\000\";
                           printf \"\\000\\000\\000\\010eight...\";
-                      done; bsdtar --format=newc -cf - . ; } > $OUT'"],
+                      done; bsdtar --format=newc -cf - . ; } > $OUT'",
+        ]),
         reader: "bsdtar -xf $IN",
         magics: &[b"070701", b"\xed\xab\xee\xdb", b"\x8e\xad\xe8\x01"],
         mend: |_| {},
-        make: by_programs,
     },
     Format {
         name: "lrzip",
-        makers: &[
+        made: Made::ByPrograms(&[
             "sh -c 'bsdtar -cf ../x.tar . && lrzip -qfn -N0 -o $OUT ../x.tar'",
             "sh -c 'bsdtar -cf ../x.tar . && lrzip -qfg -N0 -o $OUT ../x.tar'",
             "sh -c 'bsdtar -cf ../x.tar . && lrzip -qfl -N0 -o $OUT ../x.tar'",
-        ],
+        ]),
         reader: "sh -c 'lrzip -qdf -N0 -o ../y.tar $IN && bsdtar -xf ../y.tar'",
         magics: &[b"LRZI"],
         mend: |_| {},
-        make: by_programs,
     },
 ];
 
@@ -245,8 +245,12 @@ pub fn seeds(format: &Format, folder: &Path) -> Vec<Vec<u8>> {
     if !root.exists() {
         tree(&root);
     }
-    let mut found = (format.make)(&root);
-    for maker in format.makers {
+    let makers = match format.made {
+        Made::ByPrograms(makers) => makers,
+        Made::ByLibrary(make) => return make(&root),
+    };
+    let mut found = Vec::new();
+    for maker in makers {
         // Programs add an extension to names without one.
         let out = folder.join(format!("seed.{}", format.name));
         let _ = fs::remove_file(&out);
@@ -470,23 +474,13 @@ pub fn compare(format: &Format, bytes: &[u8], folder: &Path) -> Verdict {
     }
 }
 
-fn mend_tar(bytes: &mut [u8]) {
-    for block in bytes.chunks_exact_mut(512) {
-        if &block[257..262] == b"ustar" {
-            block[148..156].fill(b' ');
-            let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
-            block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        }
-    }
-}
-
 /// Headers of tar archives that are members of others, at any byte.
 fn mend_tar_anywhere(bytes: &mut [u8]) {
     let found = bytes.windows(5).enumerate().filter(|(_, window)| window == b"ustar");
     let starts: Vec<usize> = found.filter_map(|(at, _)| at.checked_sub(257)).collect();
     for start in starts {
         if let Some(block) = bytes.get_mut(start..start + 512) {
-            mend_tar(block);
+            tar::mend(block);
         }
     }
 }
@@ -526,16 +520,10 @@ fn crc(bytes: &[u8]) -> u32 {
 /// Makes the sums of headers right, one after the other, as far as they lead.
 fn mend_rar_5(bytes: &mut [u8]) {
     let number = |bytes: &[u8], at: &mut usize| {
-        let mut value = 0;
-        for place in 0..9 {
-            let byte = *bytes.get(*at)?;
-            *at += 1;
-            value |= u64::from(byte & 0x7f) << (7 * place);
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
+        let mut rest = bytes.get(*at..)?;
+        let value = varint::take(&mut rest)?;
+        *at = bytes.len() - rest.len();
+        Some(value)
     };
     let mut next = || {
         let mut at = 8usize;

@@ -2,6 +2,7 @@
 //! error or a tree, in bounded memory and time.
 
 use crate::random::Random;
+use crate::tar;
 use shale_foreign::archive::{Archive, ArchiveEntry};
 use shale_foreign::tar::Times;
 use shale_foreign::{
@@ -23,7 +24,7 @@ const ENTRY_COUNT_MAX: usize = 10_000;
 /// Takes the bytes for a tar archive.
 pub fn tar(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
-    mend_tar(&mut bytes);
+    tar::mend(&mut bytes);
     let stream = Box::new(Cursor::new(bytes));
     take(TarSource::new(Path::new("fuzz"), stream, None, TarOptions::default()));
 }
@@ -113,17 +114,6 @@ fn take_boxed(mut source: Box<dyn EntrySource>) {
         }
     }
     let _ = source.take_problems();
-}
-
-/// Makes the sums of headers right, so that a search gets behind them.
-fn mend_tar(bytes: &mut [u8]) {
-    for block in bytes.chunks_exact_mut(512) {
-        if &block[257..262] == b"ustar" {
-            block[148..156].fill(b' ');
-            let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
-            block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        }
-    }
 }
 
 /// Makes the short sums of sections right, and takes away the long ones, as old images have it.

@@ -39,6 +39,8 @@ pub mod places;
 pub mod seeds;
 /// A second reader of images, from the specification alone.
 pub mod second_reader;
+/// tar archives made by hand.
+pub mod tar;
 /// Images made by hand, for golden images of what the product does not write.
 pub mod handmade;
 /// Bodies of the fuzz targets of importers.

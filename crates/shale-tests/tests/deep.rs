@@ -15,6 +15,7 @@ use shale::{
     check, create, export, extract,
 };
 use shale_tests::places;
+use shale_tests::tar::Tar;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
 use std::path::Path;
@@ -145,24 +146,7 @@ fn zip(path: &str) -> Vec<u8> {
 
 /// A tar archive of one file.
 fn tar(path: &str) -> Vec<u8> {
-    let entry = |type_flag: u8, data: &[u8]| {
-        let mut entry = vec![0; 512];
-        entry[0] = b'x';
-        entry[100..107].copy_from_slice(b"0000644");
-        entry[124..135].copy_from_slice(format!("{:011o}", data.len()).as_bytes());
-        entry[148..156].fill(b' ');
-        entry[156] = type_flag;
-        entry[257..265].copy_from_slice(b"ustar\x0000");
-        let sum: u32 = entry.iter().map(|&byte| u32::from(byte)).sum();
-        entry[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        entry.extend_from_slice(data);
-        entry.resize(entry.len().next_multiple_of(512), 0);
-        entry
-    };
-    let body = format!(" path={path}\n");
-    let digits = (body.len() + 5).to_string().len();
-    let record = format!("{}{body}", body.len() + digits);
-    [entry(b'x', record.as_bytes()), entry(b'0', b"x"), vec![0; 1024]].concat()
+    Tar::default().records(&[("path", path.as_bytes())]).entry("x", b'0', b"x").bytes()
 }
 
 fn pack(source: &Path, image: &Path) -> Cost {

@@ -5,51 +5,10 @@ use rustix::process::{Pid, Signal};
 use shale_tests::command::{create, expect_code, run, shale};
 use shale_tests::image::manifest_at;
 use shale_tests::places;
+use shale_tests::tar::Tar;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-/// A tar archive that a test writes entry by entry.
-#[derive(Default)]
-struct Tar(Vec<u8>);
-
-impl Tar {
-    fn entry(mut self, name: &str, type_flag: u8, data: &[u8]) -> Self {
-        let start = self.0.len();
-        self.0.resize(start + 512, 0);
-        let header = &mut self.0[start..];
-        header[..name.len()].copy_from_slice(name.as_bytes());
-        header[100..107].copy_from_slice(b"0000644");
-        header[124..135].copy_from_slice(format!("{:011o}", data.len()).as_bytes());
-        header[148..156].fill(b' ');
-        header[156] = type_flag;
-        header[257..265].copy_from_slice(b"ustar\x0000");
-        let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
-        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        self.0.extend_from_slice(data);
-        self.0.resize(self.0.len().next_multiple_of(512), 0);
-        self
-    }
-
-    /// An extended header for the entry that follows.
-    fn records(self, records: &[(&str, &[u8])]) -> Self {
-        let mut data = Vec::new();
-        for (name, value) in records {
-            let body = [b" ", name.as_bytes(), b"=", value, b"\n"].concat();
-            let mut len = body.len() + 1;
-            while len != body.len() + len.to_string().len() {
-                len = body.len() + len.to_string().len();
-            }
-            data.extend_from_slice(len.to_string().as_bytes());
-            data.extend_from_slice(&body);
-        }
-        self.entry("header", b'x', &data)
-    }
-
-    fn write(mut self, path: &Path) {
-        self.0.resize(self.0.len() + 1024, 0);
-        std::fs::write(path, &self.0).unwrap();
-    }
-}
 
 /// Packs `source` and returns what the command said.
 #[track_caller]
@@ -107,10 +66,10 @@ fn what_a_reader_refuses_is_not_written() {
         let archive = |records| {
             Tar::default().records(records).entry("x", *type_flag, b"").entry("kept", b'0', b"y")
         };
-        archive(at_limit).write(&path("x.tar"));
+        fs::write(path("x.tar"), archive(at_limit).bytes()).unwrap();
         create(&path("x.tar"), &path("x.shale"), &["-f1", "--no-verify"]);
         run(["check".as_ref(), path("x.shale").as_os_str()]);
-        archive(beyond).write(&path("x.tar"));
+        fs::write(path("x.tar"), archive(beyond).bytes()).unwrap();
         let text =
             pack(&path("x.tar"), &path("x.shale"), &["-1", "--no-verify", "--skip-unreadable"], 3);
         assert!(text.contains(words), "`{words}`: {text}");
@@ -123,8 +82,8 @@ fn what_a_reader_refuses_is_not_written() {
 fn a_directory_deeper_than_paths_may_be_is_named_and_the_rest_comes() {
     let Some(folder) = places::memory() else { return };
     let path = |name: &str| folder.path().join(name);
-    std::fs::create_dir(path("source")).unwrap();
-    std::fs::write(path("source/kept"), "x").unwrap();
+    fs::create_dir(path("source")).unwrap();
+    fs::write(path("source/kept"), "x").unwrap();
     let mut at =
         rustix::fs::open(path("source"), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty())
             .unwrap();
@@ -156,7 +115,7 @@ fn problems_of_one_kind_are_counted() {
     for n in 0..598 {
         tar = tar.entry(&format!("file/{n}"), b'0', b"");
     }
-    tar.entry("kept", b'0', b"").write(&path("x.tar"));
+    fs::write(path("x.tar"), tar.entry("kept", b'0', b"").bytes()).unwrap();
     let text = pack(&path("x.tar"), &path("x.shale"), &["--skip-unreadable"], 3);
     assert!(text.lines().count() < 30, "{text}");
     assert!(text.contains("and 578 more: it lies below file, which is a file"), "{text}");
@@ -172,12 +131,12 @@ fn problems_of_one_kind_are_counted() {
 fn a_pipe_that_nobody_writes_to_can_be_left() {
     let folder = places::disk();
     let path = |name: &str| folder.path().join(name);
-    std::fs::create_dir(path("temporary")).unwrap();
+    fs::create_dir(path("temporary")).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, mode, 0)
         .unwrap();
     // Under nohup and in the background of a shell, commands ignore some, as they should.
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
     let is_heeded = |signal: &Signal| ignored >> (signal.as_raw() - 1) & 1 == 0;
@@ -188,9 +147,9 @@ fn a_pipe_that_nobody_writes_to_can_be_left() {
         // It opens its temporary file right before it waits for the pipe.
         let files = format!("/proc/{}/fd", child.id());
         let is_waiting = || {
-            let links = std::fs::read_dir(&files).into_iter().flatten().flatten();
+            let links = fs::read_dir(&files).into_iter().flatten().flatten();
             links
-                .filter_map(|link| std::fs::read_link(link.path()).ok())
+                .filter_map(|link| fs::read_link(link.path()).ok())
                 .any(|to| to.starts_with(path("temporary")))
         };
         while !is_waiting() {
