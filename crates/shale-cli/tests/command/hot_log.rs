@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal};
 use crate::events::wait_for_files;
 use crate::mount::Point;
 use crate::order;
-use crate::stage::{ODD_NAME, Stage, is_root};
+use crate::stage::{ODD_NAME, Stage, expect, is_root};
 
 /// Waits until the list has this content.
 #[track_caller]
@@ -33,7 +33,7 @@ fn end(stage: &Stage, point: &Point<'_>, list: &Path, expected: &[u8]) {
 /// Mounts with this option, in a child in the foreground.
 fn mount_in_front(stage: &Stage, point: &Point<'_>, option: &str) -> Child {
     let words = ["mount", "-f", "image.shale", "mnt", "-o", option];
-    let child = stage.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    let child = stage.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     point.becomes(true);
     child
 }
@@ -191,13 +191,32 @@ fn a_stuck_driver_does_not_keep_its_mount() {
 fn stop_and_unmount() {
     let stage = Stage::new();
     let Some(point) = Point::new(&stage) else { return };
-    let mut child = mount_in_front(&stage, &point, "hotlog=list");
-    fs::read(stage.path("mnt/.hidden")).unwrap();
-    let pid = Pid::from_child(&child);
-    rustix::process::kill_process(pid, Signal::STOP).unwrap();
+    let mut driver = Driver(mount_in_front(&stage, &point, "hotlog=list"));
+    // Another process reads. A process that another test starts while this one has the file open
+    // would inherit it, and hang when it closes it: the stopped driver does not answer.
+    assert_eq!(expect(0, stage.other("cat", &["mnt/.hidden"])).stdout, b"h");
+    driver.signal(Signal::STOP);
     stage.run(0, &["umount", "mnt"]);
     point.becomes(false);
-    rustix::process::kill_process(pid, Signal::CONT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    driver.signal(Signal::CONT);
+    assert_eq!(driver.0.wait().unwrap().code(), Some(0));
     assert_eq!(fs::read(stage.path("list")).unwrap(), b".hidden\n");
+}
+
+/// A driver in the foreground, ended when it is dropped. A test that fails must not leave a stopped
+/// one, on which all who use the mount hang.
+struct Driver(Child);
+
+impl Driver {
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // It has ended already if the test passed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
