@@ -84,6 +84,24 @@ stage() {
   fi
 }
 
+# unhung CARGO...: runs cargo. Whenever half an hour has passed, says which processes there are and what
+# they wait for, and kills the program that cargo runs, so that it goes on with the next one.
+unhung() {
+  local shell=$BASHPID watcher status
+  {
+    until timeout 1800 tail --pid="$shell" -f /dev/null; do
+      echo "test: this takes too long: $*"
+      ps -eo pid,ppid,stat,etime,wchan:32,args | cut -c 1-200
+      pkill -KILL -P "$(pgrep -P "$shell" -x "$1")"
+    done
+  } &
+  watcher=$!
+  "$@"
+  status=$?
+  kill "$watcher"
+  return "$status"
+}
+
 shell_syntax() {
   local script
   for script in scripts/*.sh bench/*.sh .ci/run; do
@@ -124,12 +142,12 @@ export SHALE=$target/debug/shale
 # Many tests wait for a disk or a process: with two of them for each core no core waits.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))}
 if [ "$tier" = check ]; then
-  stage "tests" cargo test --no-fail-fast --workspace --tests -- --skip long::
+  stage "tests" unhung cargo test --no-fail-fast --workspace --tests -- --skip long::
 else
   # It waits for packages most of the time.
   beside s3 scripts/test-s3.sh
   # The output of tests that pass is shown for the reasons of those that were skipped.
-  stage "tests" cargo test --no-fail-fast --workspace --tests -- --show-output
+  stage "tests" unhung cargo test --no-fail-fast --workspace --tests -- --show-output
   stage "examples" cargo test --no-fail-fast --workspace --doc
   stage "python" scripts/test-python.sh
   wait
