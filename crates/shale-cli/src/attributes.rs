@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 use shale::read::{Attributes, InodeKind, Timestamp};
 
-use crate::owners::Owners;
 use crate::time::LocalTime;
 use crate::{size, text};
+use shale::owners::Owners;
 
 /// Formats the mode: `drwxr-xr-x`.
 pub fn mode_letters(attributes: &Attributes) -> String {

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use shale::owners::{GROUPS, USERS};
 use shale::read::Timestamp;
 use shale::write::FileRules;
 use shale::{Adjust, Choose, FileContexts, IdRange, Input, InputKind, NamePattern, Pseudo, Rules};
@@ -187,7 +188,7 @@ pub fn pseudo(args: &InputArgs) -> anyhow::Result<Option<Arc<Pseudo>>> {
     let Some(file) = &args.pseudo else { return Ok(None) };
     let epoch = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
     let ids = |is_group, who: &str| {
-        let list = if is_group { owners::GROUPS } else { owners::USERS };
+        let list = if is_group { GROUPS } else { USERS };
         owners::id(who, list).map_err(|error| format!("{error:#}"))
     };
     let parsed = Pseudo::parse(&read(file)?, epoch.unwrap_or(0), &ids);
@@ -271,8 +272,8 @@ pub fn adjust(args: &InputArgs) -> anyhow::Result<Adjust> {
         patterns.collect::<Result<Vec<_>, _>>().map_err(Misuse::of)
     };
     let mut adjust = Adjust {
-        owner: args.owner.as_deref().map(|who| owners::id(who, owners::USERS)).transpose()?,
-        group: args.group.as_deref().map(|who| owners::id(who, owners::GROUPS)).transpose()?,
+        owner: args.owner.as_deref().map(|who| owners::id(who, USERS)).transpose()?,
+        group: args.group.as_deref().map(|who| owners::id(who, GROUPS)).transpose()?,
         chmod: args.chmod.clone(),
         mtime: args.mtime.map(|(sec, nsec)| Timestamp { sec, nsec }),
         no_xattrs: args.no_xattrs,

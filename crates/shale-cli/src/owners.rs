@@ -1,75 +1,9 @@
-//! Names of users and groups, from `/etc/passwd` and `/etc/group` of this machine.
-//!
-//! Names that only a directory service knows are not found; their numbers are shown instead.
-
-use std::collections::HashMap;
-use std::path::Path;
+//! Owners and groups as people write them: a number, or a name of this machine.
 
 use anyhow::Context;
+use shale::owners::find_id;
 
 use crate::exit::Misuse;
-
-/// The list of users.
-pub const USERS: &str = "/etc/passwd";
-/// The list of groups.
-pub const GROUPS: &str = "/etc/group";
-
-/// Names of users and groups by number.
-#[derive(Debug, Default)]
-pub struct Owners {
-    users: HashMap<u32, String>,
-    groups: HashMap<u32, String>,
-}
-
-impl Owners {
-    /// Reads the lists of this machine. A list that cannot be read counts as empty.
-    pub fn of_machine() -> Self {
-        Self { users: names(Path::new(USERS)), groups: names(Path::new(GROUPS)) }
-    }
-
-    /// The name of a user, or the number if there is no name.
-    pub fn user(&self, uid: u32) -> String {
-        self.users.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
-    }
-
-    /// The number of a user.
-    pub fn user_id(&self, name: &str) -> Option<u32> {
-        by_name(&self.users, name)
-    }
-
-    /// The number of a group.
-    pub fn group_id(&self, name: &str) -> Option<u32> {
-        by_name(&self.groups, name)
-    }
-
-    /// The name of a group, or the number if there is no name.
-    pub fn group(&self, gid: u32) -> String {
-        self.groups.get(&gid).cloned().unwrap_or_else(|| gid.to_string())
-    }
-}
-
-/// The smallest number with this name.
-fn by_name(names: &HashMap<u32, String>, name: &str) -> Option<u32> {
-    names.iter().filter(|(_, known)| *known == name).map(|(id, _)| *id).min()
-}
-
-/// Reads the names of a list. The first name of a number counts.
-fn names(list: &Path) -> HashMap<u32, String> {
-    let mut names = HashMap::new();
-    for line in std::fs::read_to_string(list).unwrap_or_default().lines() {
-        if let Some((name, id)) = entry(line) {
-            names.entry(id).or_insert_with(|| name.to_owned());
-        }
-    }
-    names
-}
-
-/// The name and number of a line.
-fn entry(line: &str) -> Option<(&str, u32)> {
-    let mut fields = line.split(':');
-    let name = fields.next()?;
-    Some((name, fields.nth(1)?.parse().ok()?))
-}
 
 /// Parses a number, or looks up a name in a list of this machine.
 ///
@@ -79,21 +13,7 @@ pub fn id(who: &str, list: &str) -> anyhow::Result<u32> {
     if let Ok(id) = who.parse() {
         return Ok(id);
     }
-    let text = std::fs::read_to_string(list).with_context(|| format!("cannot read {list}"))?;
-    let found = text.lines().filter_map(entry).find(|(name, _)| *name == who);
-    let (_, id) = found.ok_or_else(|| Misuse(format!("`{who}` is not in {list}; use a number")))?;
+    let found = find_id(who, list).with_context(|| format!("cannot read {list}"))?;
+    let id = found.ok_or_else(|| Misuse(format!("`{who}` is not in {list}; use a number")))?;
     Ok(id)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_parsed() {
-        assert_eq!(entry("root:x:0:0:root:/root:/bin/sh"), Some(("root", 0)));
-        assert_eq!(entry("video:x:44:"), Some(("video", 44)));
-        assert_eq!(entry("+::::::"), None);
-        assert_eq!(entry(""), None);
-    }
 }

@@ -66,6 +66,7 @@ pub use error::ForeignError;
 pub use iso::IsoWriter;
 pub use mtree::MtreeWriter;
 pub use open::{OpenOptions, open};
+pub use selection::Selection;
 pub use sevenz::SevenzWriter;
 pub use squashfs::{SquashfsOptions, SquashfsSource, SquashfsWriter};
 pub use stream::Input;

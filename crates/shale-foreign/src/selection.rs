@@ -6,7 +6,7 @@ use shale_model::{InodeKind, Select};
 
 /// The rules of a build, and what they said of the directories above the last entry.
 #[derive(Default)]
-pub(crate) struct Selection {
+pub struct Selection {
     rules: Option<Arc<dyn Select>>,
     /// The parent of the last entry.
     parent: Vec<u8>,
@@ -15,13 +15,14 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    pub(crate) fn new(rules: Option<Arc<dyn Select>>) -> Self {
+    /// Applies `rules` to all entries; without rules, every entry is taken.
+    pub fn new(rules: Option<Arc<dyn Select>>) -> Self {
         Self { rules, ..Self::default() }
     }
 
     /// Returns true if the rules take an entry and all directories above it. The root is always
     /// taken.
-    pub(crate) fn takes(&mut self, path: &[u8], kind: InodeKind) -> bool {
+    pub fn takes(&mut self, path: &[u8], kind: InodeKind) -> bool {
         let Some(rules) = &self.rules else { return true };
         let parent_len = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
         let parent = &path[..parent_len];

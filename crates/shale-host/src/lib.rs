@@ -11,6 +11,7 @@ pub mod beneath; // a directory that nothing opened through it can leave
 pub mod output; // an output file that is complete or absent
 pub mod patient; // a pipe as an output, which never outlives a cancel
 pub mod growing; // a file that grows completely or not at all
+pub mod owners; // users and groups by name
 
 pub use beneath::{Beneath, check_name, remove_file};
 pub use error::{Error, ErrorKind};

@@ -24,7 +24,7 @@ pub enum Error {
     #[error(
         "{} is neither a directory nor an archive of a known format: tar and cpio, plain or \
          compressed with gzip, xz, lzma, zstd, bzip2, lz4, lzip, brotli or compress; zip; 7z; \
-         ISO 9660; SquashFS; EROFS; DwarFS; ar; Debian and RPM packages", path.display()
+         ISO 9660; SquashFS; EROFS; DwarFS; ar; Debian and RPM packages; mtree", path.display()
     )]
     NotInput {
         /// The source.

@@ -7,7 +7,9 @@
 mod error; // why an input could not be opened
 mod described; // what the caller names
 mod directory; // a directory tree, walked in parallel
-pub mod manifest; // a written list of entries
+mod listed; // what written lists of entries share
+pub mod manifest; // a manifest
+mod mtree; // an mtree list
 mod adjust; // other metadata
 mod chmod; // changes of permissions
 mod pseudo; // entries and changes of a pseudo file

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use crate::directory::directory_source::DirectorySource;
 use crate::directory::options::ScanOptions;
 use crate::manifest::manifest_source::ManifestSource;
+use crate::mtree::{self, MtreeSource};
 use shale_codec::Hasher;
 use shale_foreign::OpenOptions;
 use shale_foreign::detect::{Format, detect};
@@ -225,7 +227,6 @@ fn open_one(
 
 /// Opens a manifest; paths in it are relative to its directory.
 fn manifest(path: &Path) -> Result<ManifestSource, Error> {
-    use std::os::unix::ffi::OsStrExt;
     if path == Path::new("-") {
         let input = Box::new(io::stdin());
         return Ok(ManifestSource::open(input, b"standard input", PathBuf::new())?);
@@ -258,6 +259,12 @@ fn archive(
     }
     if snapshot.is_some() {
         return Err(Error::NoSnapshots { path: path.to_owned() });
+    }
+    if offset == 0 && head.starts_with(mtree::SIGNATURE) {
+        let seed = digest(&file).map_err(Error::io("read", path))?;
+        let base = path.parent().unwrap_or(Path::new("")).to_owned();
+        let name = path.as_os_str().as_bytes();
+        return Ok(Box::new(MtreeSource::new(file, name, base, seed, select)));
     }
     if offset == 0
         && detect(&head) == Some(Format::Tar)

@@ -12,13 +12,14 @@ use shale_format::superblock::SUPERBLOCK_MAGIC;
 use shale_model::{InodeKind, Metadata, Select};
 
 use crate::error::Error;
+use crate::mtree;
 
 /// Extensions of archives and images. A file that has one and is not recognized is damaged, and
 /// must not be packed like any other file.
 const ARCHIVE_EXTENSIONS: &[&str] = &[
     "tar", "tgz", "gz", "xz", "lzma", "zst", "bz2", "lz4", "br", "lz", "lrz", "z", "zip",
     "squashfs", "sqsh", "sfs", "dwarfs", "cpio", "7z", "rar", "iso", "erofs", "deb", "rpm", "ar",
-    "xar", "pkg", "cab", "shale",
+    "xar", "pkg", "cab", "mtree", "shale",
 ];
 
 /// Checks that a regular file is neither an archive nor an image. Costs a read of its first bytes,
@@ -35,7 +36,8 @@ pub(crate) fn is_single(path: &Path) -> Result<bool, Error> {
     let mut head = vec![0; DETECT_LEN];
     let len = file.read_at(&mut head, 0).map_err(Error::io("read", path))?;
     head.truncate(len);
-    if head.starts_with(&SUPERBLOCK_MAGIC) || detect(&head).is_some() {
+    let is_known = head.starts_with(&SUPERBLOCK_MAGIC) || head.starts_with(mtree::SIGNATURE);
+    if is_known || detect(&head).is_some() {
         return Ok(false);
     }
     Ok(shale_foreign::open(path, file, OpenOptions::default())?.is_none())

@@ -87,6 +87,7 @@ pub use shale_extract::{
 };
 pub use shale_foreign as foreign;
 pub use shale_format::hex;
+pub use shale_host::owners;
 pub use shale_host::{
     Cancel, Error as HostError, ErrorKind, NoProgress, Output, OutputFile, PatientOutput, Phase,
     Progress, grower, sync_directory, thread_count,

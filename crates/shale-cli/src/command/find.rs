@@ -12,9 +12,9 @@ use shale::read::{InodeKind, Options, SnapshotChoice, Timestamp, Tree};
 use crate::args::Find;
 use crate::attributes::{Columns, as_json, with_target};
 use crate::exit::{Exit, Misuse};
-use crate::owners::Owners;
 use crate::report::Say;
 use crate::{open, text};
+use shale::owners::Owners;
 
 /// Prints the entries that an expression selects.
 ///

@@ -10,10 +10,10 @@ use super::select;
 use crate::args::Paths;
 use crate::attributes::{as_json, kind_name, mode_letters, text_time};
 use crate::exit::Exit;
-use crate::owners::Owners;
 use crate::report::Say;
 use crate::time::LocalTime;
 use crate::{open, text};
+use shale::owners::Owners;
 
 /// Number of pieces of a file that are shown without `-v`.
 const PIECES_SHOWN: usize = 8;

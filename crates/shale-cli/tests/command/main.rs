@@ -9,6 +9,7 @@ mod choose; // what is packed by metadata, marks and caches
 mod rules; // files that are packed in another way
 mod labels; // SELinux labels
 mod sources; // several sources that claim one path
+mod mtree; // mtree lists as sources
 mod extract; // policies, patterns, damage, existing files and links
 mod listing; // ls, tree, stat, cat, info, dump, check
 mod browse; // the browser, in a terminal

@@ -18,15 +18,13 @@ use shale_model::{
     Content, EntrySource, LinkId, Metadata, Review, SourceEntry, SourceError, Xattr,
 };
 
-use crate::manifest::content::{FileOf, Hole};
+use crate::listed::{FileOf, Hole, LineNumbers};
 use crate::manifest::line::{self, Detail, Given};
 
 /// Bytes read at a time, and most bytes that the seed covers.
 const BUFFER_LEN: usize = 1 << 20;
 /// Longest line: a path, a target and a value fit even if every byte is escaped.
 const LINE_LEN_MAX: usize = 512 << 10;
-/// Most changes of the distance between line numbers and entry numbers that are kept for messages.
-const GAPS_MAX: usize = 65_536;
 
 /// A manifest that is being read.
 pub struct ManifestSource {
@@ -42,9 +40,7 @@ pub struct ManifestSource {
     seed: [u8; 32],
     line_number: u64,
     given: Given,
-    entry_count: u64,
-    /// Entry numbers and line numbers at which their distance changes.
-    gaps: Vec<(u64, u64)>,
+    lines: LineNumbers,
     no_xattrs: Arc<[Xattr]>,
 }
 
@@ -75,8 +71,7 @@ impl ManifestSource {
             seed: [0; 32],
             line_number: 0,
             given: Given::default(),
-            entry_count: 0,
-            gaps: Vec::new(),
+            lines: LineNumbers::default(),
             no_xattrs: Arc::new([]),
         };
         while source.end < source.buffer.len() && !source.is_at_end {
@@ -210,20 +205,6 @@ impl ManifestSource {
         let link = link.map(|inode| LinkId { device: 0, inode });
         Ok(SourceEntry { path, metadata, xattrs, link, target, content })
     }
-
-    /// Returns the line number of an entry.
-    fn line_of(&self, entry: u64) -> u64 {
-        if let Some(&(gap_entry, gap_line)) = self.gaps.last()
-            && gap_entry <= entry
-        {
-            return gap_line + (entry - gap_entry);
-        }
-        let at = self.gaps.partition_point(|gap| gap.0 <= entry);
-        at.checked_sub(1).map_or(entry, |at| {
-            let (gap_entry, gap_line) = self.gaps[at];
-            gap_line + (entry - gap_entry)
-        })
-    }
 }
 
 impl EntrySource for ManifestSource {
@@ -246,11 +227,7 @@ impl EntrySource for ManifestSource {
             };
             self.take(end);
             let (detail, link) = parsed.map_err(|what| self.wrong(what))?;
-            self.entry_count += 1;
-            let expected_line = self.line_of(self.entry_count);
-            if expected_line != self.line_number && self.gaps.len() < GAPS_MAX {
-                self.gaps.push((self.entry_count, self.line_number));
-            }
+            self.lines.add(self.line_number);
             let mut entry = self.entry(detail, link, path)?;
             let xattrs = self.xattrs()?;
             if !xattrs.is_empty() {
@@ -269,16 +246,16 @@ impl EntrySource for ManifestSource {
             let what = format!(
                 "expected each path once, found `{}` again, which line {} gives",
                 show(&repeat.path),
-                self.line_of(first)
+                self.lines.of(first)
             );
-            return Err(self.wrong_at(self.line_of(second), what));
+            return Err(self.wrong_at(self.lines.of(second), what));
         }
         if let Some(missing) = review.missing.iter().min_by_key(|missing| missing.sequence) {
             let what = format!(
                 "expected an entry for the directory `{}`, found none in the whole manifest",
                 show(&missing.path)
             );
-            return Err(self.wrong_at(self.line_of(missing.sequence), what));
+            return Err(self.wrong_at(self.lines.of(missing.sequence), what));
         }
         Ok(())
     }

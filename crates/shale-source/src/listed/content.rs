@@ -1,4 +1,4 @@
-//! Contents that a manifest names: that of another file, or a hole.
+//! Contents that a list names: that of another file, or a hole.
 
 use shale_model::{ContentFile, Metadata, OpenContent};
 
@@ -11,10 +11,11 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, SeekFrom};
+use sha2::{Digest, Sha256};
 
 /// A file that is one hole.
-pub(super) struct Hole {
-    pub(super) metadata: Metadata,
+pub(crate) struct Hole {
+    pub(crate) metadata: Metadata,
 }
 
 impl OpenContent for Hole {
@@ -39,15 +40,17 @@ impl ContentFile for Hole {
     }
 }
 
-/// The content of another file, with metadata from the manifest.
-pub(super) struct FileOf {
+/// The content of another file, with metadata from the list.
+pub(crate) struct FileOf {
     path: PathBuf,
     metadata: Metadata,
+    /// The digest that the list gives.
+    sha256: Option<[u8; 32]>,
 }
 
 impl FileOf {
     /// Finds the file and fills in its length.
-    pub(super) fn find(
+    pub(crate) fn find(
         base: &Path,
         file: &[u8],
         metadata: &mut Metadata,
@@ -58,7 +61,17 @@ impl FileOf {
             Ok(_) => return Err((path, io::Error::other("expected a regular file"))),
             Err(error) => return Err((path, error)),
         }
-        Ok(Self { path, metadata: *metadata })
+        Ok(Self { path, metadata: *metadata, sha256: None })
+    }
+
+    /// The same, but [`OpenContent::open`] fails if the file has another digest. It reads the whole
+    /// file then.
+    pub(crate) fn with_sha256(self, sha256: Option<[u8; 32]>) -> Self {
+        Self { sha256, ..self }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -70,7 +83,31 @@ impl OpenContent for FileOf {
         if !found.is_file() {
             return Err(io::Error::other("expected a regular file"));
         }
+        if let Some(expected) = self.sha256
+            && sha256(&file)? != expected
+        {
+            let what = "the file has another SHA-256 than the list gives";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
         Ok(Box::new(Open { state: state(&found), file, given: self.metadata }))
+    }
+}
+
+/// Returns the SHA-256 of a whole file.
+fn sha256(file: &File) -> io::Result<[u8; 32]> {
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 256 << 10];
+    let mut at = 0;
+    loop {
+        match file.read_at(&mut buffer, at) {
+            Ok(0) => return Ok(hasher.finalize().into()),
+            Ok(len) => {
+                hasher.update(&buffer[..len]);
+                at += len as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -90,7 +127,7 @@ struct Open {
 impl ContentFile for Open {
     fn metadata(&mut self) -> io::Result<Metadata> {
         let found = self.file.metadata()?;
-        // The metadata come from the manifest, so a change of the file must show here.
+        // The metadata come from the list, so a change of the file must show here.
         if state(&found) != self.state {
             return Err(io::Error::other("changed while it was read"));
         }

@@ -1,0 +1,445 @@
+//! An mtree list as a source: a tree that is described line by line, with contents in files of this
+//! machine.
+//!
+//! Both forms are read: lines with whole paths, as `mtree -C`, bsdtar and the METALOG of an
+//! installation without root have them, and lines with names that depend on the directory before
+//! them. What a line does not say is taken from the file of that name below the folder of the list.
+//! Lines are read one at a time. Memory is one line, and the paths and metadata of all directories,
+//! since lists may give one again.
+//!
+//! The first wrong line ends the build; the error has its number. A file whose size or SHA-256 is
+//! not that of the list is an error, too.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shale_foreign::Selection;
+use shale_format::inode::device_number;
+use shale_format::{InodeKind, Timestamp};
+use shale_host::owners::Owners;
+use shale_model::{
+    Content, EntrySource, LinkId, Metadata, Review, Select, SourceEntry, SourceError, Xattr,
+};
+
+use crate::listed::{FileOf, LineNumbers, check_path, show};
+use crate::mtree::keywords::{Keywords, Who, plain};
+
+/// How a list begins.
+pub(crate) const SIGNATURE: &[u8] = b"#mtree";
+/// Longest line, with the lines that continue it: a path, a target and a file name fit even if
+/// every byte is escaped.
+const LINE_LEN_MAX: usize = 128 << 10;
+/// Most unknown keywords that are kept for the warning.
+const UNKNOWN_MAX: usize = 8;
+
+/// A list that is being read.
+pub(crate) struct MtreeSource {
+    input: Box<dyn BufRead + Send>,
+    /// For messages.
+    name: Vec<u8>,
+    /// Paths of files are relative to this directory.
+    base: PathBuf,
+    seed: [u8; 32],
+    selection: Selection,
+    owners: Owners,
+    /// The line at hand, and its number.
+    line: Vec<u8>,
+    line_number: u64,
+    /// What `/set` said.
+    defaults: Keywords,
+    /// The directory of names that are no paths.
+    directory: Vec<u8>,
+    /// Directories that were yielded.
+    directories: HashMap<Vec<u8>, Metadata>,
+    lines: LineNumbers,
+    /// Unknown keywords, with the first line of each.
+    unknown: BTreeMap<Vec<u8>, u64>,
+    flagged_count: u64,
+    no_xattrs: Arc<[Xattr]>,
+}
+
+impl MtreeSource {
+    /// Reads a list, called `name` in messages. Paths of files in it are relative to `base`.
+    pub(crate) fn new(
+        input: impl Read + Send + 'static,
+        name: &[u8],
+        base: PathBuf,
+        seed: [u8; 32],
+        select: Option<Arc<dyn Select>>,
+    ) -> Self {
+        Self {
+            input: Box::new(BufReader::new(input)),
+            name: name.to_vec(),
+            base,
+            seed,
+            selection: Selection::new(select),
+            owners: Owners::of_machine(),
+            line: Vec::new(),
+            line_number: 0,
+            defaults: Keywords::default(),
+            directory: Vec::new(),
+            directories: HashMap::new(),
+            lines: LineNumbers::default(),
+            unknown: BTreeMap::new(),
+            flagged_count: 0,
+            no_xattrs: Arc::new([]),
+        }
+    }
+
+    fn wrong(&self, what: impl std::fmt::Display) -> SourceError {
+        self.wrong_at(self.line_number, what)
+    }
+
+    fn wrong_at(&self, line: u64, what: impl std::fmt::Display) -> SourceError {
+        let error = io::Error::new(io::ErrorKind::InvalidData, format!("line {line}: {what}"));
+        SourceError::Unreadable { path: self.name.clone(), error }
+    }
+
+    /// Reads the next line, with those that continue it. Returns false at the end.
+    fn next_line(&mut self) -> Result<bool, SourceError> {
+        self.line.clear();
+        loop {
+            let left = (LINE_LEN_MAX + 1 - self.line.len()) as u64;
+            let read = (&mut self.input).take(left).read_until(b'\n', &mut self.line);
+            let read =
+                read.map_err(|error| SourceError::Unreadable { path: self.name.clone(), error })?;
+            if read == 0 {
+                return Ok(!self.line.is_empty());
+            }
+            self.line_number += 1;
+            if self.line.len() > LINE_LEN_MAX {
+                return Err(self.wrong(format!("expected at most {LINE_LEN_MAX} bytes in a line")));
+            }
+            if self.line.last() == Some(&b'\n') {
+                self.line.pop();
+            }
+            // Two backslashes are an escaped one.
+            let slashes = self.line.iter().rev().take_while(|byte| **byte == b'\\').count();
+            let is_comment = self.line.trim_ascii_start().starts_with(b"#");
+            if slashes % 2 == 0 || is_comment {
+                return Ok(true);
+            }
+            self.line.pop();
+            self.line.push(b' ');
+        }
+    }
+
+    /// Applies words to `keywords`, and notes those that are not known.
+    fn apply<'w>(
+        &mut self,
+        keywords: &mut Keywords,
+        words: impl Iterator<Item = &'w [u8]>,
+    ) -> Result<(), SourceError> {
+        for word in words {
+            if !keywords.set(word).map_err(|what| self.wrong(what))? {
+                let end = memchr::memchr(b'=', word).unwrap_or(word.len());
+                if self.unknown.len() < UNKNOWN_MAX && !self.unknown.contains_key(&word[..end]) {
+                    self.unknown.insert(word[..end].to_vec(), self.line_number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Parses the path of a line; the second value is true for a mere name.
+    fn path(&self, word: &[u8]) -> Result<(Vec<u8>, bool), String> {
+        let path = plain(word)?;
+        if path == b"." {
+            return Ok((Vec::new(), true));
+        }
+        let is_name = !path.contains(&b'/');
+        let path = match is_name {
+            true if self.directory.is_empty() => path,
+            true => [&self.directory[..], b"/", &path].concat(),
+            false => path.strip_prefix(b"./").unwrap_or(&path).to_vec(),
+        };
+        let path = path.strip_suffix(b"/").map(<[u8]>::to_vec).unwrap_or(path);
+        check_path(&path)?;
+        Ok((path, is_name))
+    }
+
+    /// Returns the number of an owner or a group.
+    fn id_of(&self, who: &Who, is_group: bool) -> Result<u32, String> {
+        let name = match who {
+            Who::Id(id) => return Ok(*id),
+            Who::Name(name) => name,
+        };
+        let (found, what, keyword) = match is_group {
+            false => (self.owners.user_id(name), "user", "uid"),
+            true => (self.owners.group_id(name), "group", "gid"),
+        };
+        // The group of root has another name on the BSDs, where such lists come from.
+        let found = found.or((is_group && name == "wheel").then_some(0));
+        found.ok_or_else(|| {
+            let name = show(name.as_bytes());
+            format!("expected {keyword}=, as this machine has no {what} {name}")
+        })
+    }
+
+    /// Makes the entry of a line; `None` if its file is optional and does not exist.
+    fn entry(&self, path: Vec<u8>, keywords: &Keywords) -> Result<Option<SourceEntry>, String> {
+        let file = keywords.contents.clone().unwrap_or_else(|| path.clone());
+        let on_disk = OnDisk::find(&self.base, &file);
+        if keywords.is_optional && on_disk.found.is_err() {
+            return Ok(None);
+        }
+        let kind = match keywords.kind {
+            Some(kind) => kind,
+            None => on_disk.get("type", |found| kind_of(found.mode()))?,
+        };
+        if path.is_empty() && kind != InodeKind::Directory {
+            return Err("expected type dir for the root `.`".to_owned());
+        }
+        let owner = keywords.owner.as_ref().map(|who| self.id_of(who, false)).transpose()?;
+        let group = keywords.group.as_ref().map(|who| self.id_of(who, true)).transpose()?;
+        let mtime = match keywords.mtime {
+            Some(mtime) => mtime,
+            None => on_disk.get("time", |found| Timestamp {
+                sec: found.mtime(),
+                nsec: u32::try_from(found.mtime_nsec()).unwrap_or(0),
+            })?,
+        };
+        let mut metadata = Metadata {
+            kind,
+            permissions: match keywords.permissions {
+                Some(permissions) => permissions,
+                None => on_disk.get("mode", |found| found.mode() & 0o7777)?,
+            },
+            uid: owner.map_or_else(|| on_disk.get("uid", MetadataExt::uid), Ok)?,
+            gid: group.map_or_else(|| on_disk.get("gid", MetadataExt::gid), Ok)?,
+            mtime,
+            atime: mtime,
+            ctime: mtime,
+            btime: mtime,
+            len: 0,
+            device: 0,
+        };
+        let (mut target, mut content) = (Vec::new(), Content::None);
+        match kind {
+            // An empty file need not exist.
+            InodeKind::File if keywords.len == Some(0) && on_disk.found.is_err() => {}
+            InodeKind::File => {
+                let file = FileOf::find(&self.base, &file, &mut metadata)
+                    .map_err(|(file, error)| format!("{}: {error}", file.display()))?;
+                if let Some(expected) = keywords.len
+                    && expected != metadata.len
+                {
+                    let (file, found) = (file.path().display(), metadata.len);
+                    return Err(format!("expected {expected} bytes in {file}, found {found}"));
+                }
+                if metadata.len > 0 {
+                    content = Content::File(Box::new(file.with_sha256(keywords.sha256)));
+                }
+            }
+            InodeKind::Symlink => {
+                target = match &keywords.target {
+                    Some(target) => target.clone(),
+                    None => std::fs::read_link(&on_disk.path)
+                        .map_err(|error| on_disk.missing("link", &error))?
+                        .into_os_string()
+                        .into_encoded_bytes(),
+                }
+            }
+            InodeKind::BlockDevice | InodeKind::CharDevice => {
+                metadata.device = match keywords.device {
+                    Some(device) => device,
+                    None => on_disk.get("device", |found| {
+                        let number = found.rdev();
+                        device_number(rustix::fs::major(number), rustix::fs::minor(number))
+                    })?,
+                }
+            }
+            InodeKind::Directory | InodeKind::Fifo | InodeKind::Socket => {}
+        }
+        let xattrs = Arc::clone(&self.no_xattrs);
+        let link = keywords
+            .inode
+            .filter(|_| kind != InodeKind::Directory && keywords.name_count.unwrap_or(1) > 1)
+            .map(|inode| LinkId { device: keywords.inode_device.unwrap_or(0), inode });
+        Ok(Some(SourceEntry { path, metadata, xattrs, link, target, content }))
+    }
+
+    /// Reads the line at hand; `None` if it is no entry, or one that is left out.
+    fn parse(&mut self) -> Result<Option<SourceEntry>, SourceError> {
+        let line = std::mem::take(&mut self.line);
+        let mut words = line.split(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+        let mut words = words.by_ref().filter(|word| !word.is_empty());
+        let Some(first) = words.next().filter(|first| first[0] != b'#') else { return Ok(None) };
+        match first {
+            b"/set" => {
+                let mut defaults = std::mem::take(&mut self.defaults);
+                self.apply(&mut defaults, words)?;
+                self.defaults = defaults;
+                return Ok(None);
+            }
+            b"/unset" => {
+                words.for_each(|word| self.defaults.unset(word));
+                return Ok(None);
+            }
+            b".." => {
+                let Some(parent_len) = parent_len(&self.directory) else {
+                    return Err(self.wrong("expected a name, found `..` in the root"));
+                };
+                self.directory.truncate(parent_len);
+                return Ok(None);
+            }
+            _ => {}
+        }
+        let (path, is_name) = self.path(first).map_err(|what| self.wrong(what))?;
+        let mut keywords = self.defaults.clone();
+        self.apply(&mut keywords, words)?;
+        let Some(entry) = self.entry(path, &keywords).map_err(|what| self.wrong(what))? else {
+            return Ok(None);
+        };
+        let SourceEntry { path, metadata, .. } = &entry;
+        if metadata.kind == InodeKind::Directory {
+            if is_name {
+                self.directory.clone_from(path);
+            }
+            // An installation lists a directory for each package that needs it.
+            if self.directories.get(path) == Some(metadata) {
+                return Ok(None);
+            }
+            self.directories.insert(path.clone(), *metadata);
+        }
+        if !self.selection.takes(path, metadata.kind) {
+            return Ok(None);
+        }
+        self.flagged_count += u64::from(keywords.has_flags);
+        self.lines.add(self.line_number);
+        Ok(Some(entry))
+    }
+}
+
+/// Length of the path of the parent; `None` for the root.
+fn parent_len(path: &[u8]) -> Option<usize> {
+    (!path.is_empty()).then(|| path.iter().rposition(|&byte| byte == b'/').unwrap_or(0))
+}
+
+/// The file of an entry, which says what the line does not.
+struct OnDisk {
+    path: PathBuf,
+    found: io::Result<std::fs::Metadata>,
+}
+
+impl OnDisk {
+    fn find(base: &Path, file: &[u8]) -> Self {
+        let path = base.join(OsStr::from_bytes(file));
+        let found = std::fs::symlink_metadata(&path);
+        Self { path, found }
+    }
+
+    fn get<T>(
+        &self,
+        keyword: &str,
+        value: impl FnOnce(&std::fs::Metadata) -> T,
+    ) -> Result<T, String> {
+        self.found.as_ref().map(value).map_err(|error| self.missing(keyword, error))
+    }
+
+    fn missing(&self, keyword: &str, error: &io::Error) -> String {
+        let path = self.path.display();
+        format!("expected {keyword}=, or a file to take it from: {path}: {error}")
+    }
+}
+
+fn kind_of(mode: u32) -> InodeKind {
+    use rustix::fs::FileType;
+    match FileType::from_raw_mode(mode) {
+        FileType::Directory => InodeKind::Directory,
+        FileType::Symlink => InodeKind::Symlink,
+        FileType::BlockDevice => InodeKind::BlockDevice,
+        FileType::CharacterDevice => InodeKind::CharDevice,
+        FileType::Fifo => InodeKind::Fifo,
+        FileType::Socket => InodeKind::Socket,
+        _ => InodeKind::File,
+    }
+}
+
+impl EntrySource for MtreeSource {
+    fn seed(&self) -> [u8; 32] {
+        self.seed
+    }
+
+    fn next_entry(&mut self) -> Result<Option<SourceEntry>, SourceError> {
+        while self.next_line()? {
+            if let Some(entry) = self.parse()? {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_warnings(&mut self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.flagged_count > 0 {
+            warnings.push(format!(
+                "{} entries have file flags, which an image cannot hold",
+                std::mem::take(&mut self.flagged_count)
+            ));
+        }
+        for (keyword, line) in std::mem::take(&mut self.unknown) {
+            let keyword = keyword.escape_ascii();
+            warnings.push(format!("the keyword `{keyword}` is not known (first in line {line})"));
+        }
+        warnings
+    }
+
+    fn review(&self, review: &Review<'_>) -> Result<(), SourceError> {
+        let Some(repeat) = review.repeats.iter().min_by_key(|repeat| repeat.sequences.1) else {
+            return Ok(());
+        };
+        let (first, second) = repeat.sequences;
+        let (first, second) = (self.lines.of(first.min(second)), self.lines.of(first.max(second)));
+        let path = repeat.path.escape_ascii();
+        let what =
+            format!("expected each path once, found `{path}` again, which line {first} gives");
+        Err(self.wrong_at(second, what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words() -> impl Strategy<Value = String> {
+        let word = prop_oneof![
+            "[a-z./]{1,5}",
+            Just("..".to_owned()),
+            Just("/set".to_owned()),
+            Just("/unset all".to_owned()),
+            Just("type=dir mode=755 uid=0 gid=0 time=0.1".to_owned()),
+            Just("type=file size=0 mode=6755 uname=root gname=wheel time=-1".to_owned()),
+            Just("type=link link=a\\040b".to_owned()),
+            Just("type=char device=linux,1,3".to_owned()),
+            Just("inode=5 nlink=2 resdevice=x,1,2 optional".to_owned()),
+            "(type|mode|uid|time|size|link|device|contents|sha256|flags)=[a-z0-9.,\\\\-]{0,8}",
+            "\\PC{0,6}",
+        ];
+        prop::collection::vec(word, 0..8).prop_map(|words| words.join(" "))
+    }
+
+    proptest! {
+        /// Any text is a list or an error, and its entries are within the limits of the format.
+        #[test]
+        fn any_text_is_read_or_refused(lines in prop::collection::vec(words(), 0..20)) {
+            let folder = tempfile::tempdir().unwrap();
+            let text = lines.join("\n").into_bytes();
+            let base = folder.path().to_owned();
+            let mut source =
+                MtreeSource::new(io::Cursor::new(text), b"list", base, [0; 32], None);
+            while let Ok(Some(entry)) = source.next_entry() {
+                prop_assert!(entry.path.is_empty() || check_path(&entry.path).is_ok());
+                prop_assert!(entry.metadata.permissions <= 0o7777);
+                let is_link = entry.metadata.kind == InodeKind::Symlink;
+                prop_assert_eq!(is_link, !entry.target.is_empty());
+            }
+        }
+    }
+}
