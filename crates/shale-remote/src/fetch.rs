@@ -319,11 +319,22 @@ impl Fetcher {
         let before = bytes.len();
         // The length is bounded by what was asked for.
         bytes.reserve_exact(len as usize);
-        let read = answer.reader(len + 1).take(len).read_to_end(bytes);
+        let ends = ["content-length", "transfer-encoding"];
+        let has_end = ends.iter().any(|name| answer.header(name).is_some());
+        let mut reader = answer.reader(len + 1);
+        let read = (&mut reader).take(len).read_to_end(bytes);
         let arrived = (bytes.len() - before) as u64;
         add(&self.counters.received_bytes, arrived);
         let why = match read {
-            Ok(_) if arrived == len => return Ok(()),
+            Ok(_) if arrived == len => {
+                if has_end {
+                    // Only a connection whose answer was read to its end is used again. Another
+                    // one costs a round trip, and with TLS two. An error concerns no byte that was
+                    // asked for.
+                    let _ = reader.read(&mut [0]);
+                }
+                return Ok(());
+            }
             Ok(_) => "the answer ended early".to_owned(),
             Err(error) => match self.client.reason(ureq::Error::from(error)) {
                 Reason::Unreachable(why) => why,

@@ -114,6 +114,18 @@ fn a_listing_takes_at_most_six_round_trips_and_few_bytes() {
     assert!(round_trips <= 6 && requests <= 8, "{requests} requests, {round_trips} round trips");
     let (answers, bytes) = server.answers(requests);
     assert!(answers == requests && bytes <= 400_000, "{answers} answers, {bytes} bytes");
+    reuses_connections(&server, requests, round_trips);
+}
+
+/// Checks that each round trip but the widest found the connections of an earlier one: a new one
+/// costs a round trip by itself.
+#[track_caller]
+fn reuses_connections(server: &Nginx, requests: usize, round_trips: usize) {
+    let connections = server.connections();
+    assert!(
+        connections <= requests - round_trips + 1,
+        "{connections} connections for {requests} requests in {round_trips} round trips"
+    );
 }
 
 #[test]
@@ -138,6 +150,7 @@ fn a_random_file_takes_five_round_trips_and_little_more_than_it_needs() {
         assert!(round_trips <= 5, "{round_trips} round trips");
         // 36 KiB are fetched to open an image of unknown shape.
         assert!(bytes <= needed * 13 / 10 + (36 << 10), "{bytes} bytes, {needed} needed");
+        reuses_connections(&server, requests, round_trips);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Web servers for tests: nginx, and one that misbehaves as told.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -38,7 +39,7 @@ impl Nginx {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let text = format!(
                 "{user} worker_processes 1; pid {d}/pid; error_log {d}/error; events {{}}\n\
-                 http {{ log_format short '$status $body_bytes_sent'; access_log {d}/log short;\n\
+                 http {{ log_format short '$status $body_bytes_sent $connection'; access_log {d}/log short;\n\
                  client_body_temp_path {d}/1; proxy_temp_path {d}/2; fastcgi_temp_path {d}/3;\n\
                  uwsgi_temp_path {d}/4; scgi_temp_path {d}/5;\n\
                  server {{ listen 127.0.0.1:{port}; root {root}; {more} }} }}\n"
@@ -65,6 +66,13 @@ impl Nginx {
         let log = lines();
         let bytes = log.lines().map(|line| line.split(' ').nth(1).unwrap().parse::<u64>().unwrap());
         (log.lines().count(), bytes.sum())
+    }
+
+    /// Number of connections that answers were sent on.
+    pub fn connections(&self) -> usize {
+        let log = fs::read_to_string(self.dir.join("log")).unwrap();
+        let connections = log.lines().map(|line| line.split(' ').nth(2).unwrap());
+        connections.collect::<HashSet<_>>().len()
     }
 
     /// Begins to count again.
