@@ -5,21 +5,27 @@ usage: s3-proxy.py SERVER FOLDER     prints its own URL
 
 The file FOLDER/mode says what happens to the next request that it is about; then it is removed:
   fail       a part is answered with status 500, as often as it is sent
-  stall      a part waits until FOLDER/go is there; FOLDER/stalled says that it waits
+  stall      a part waits for `go`
   lost       the last request of an upload reaches the server, its answer does not come back
   taken      another object gets the name just before the last request of an upload
   replaced   another object gets the name when a part of the object is copied
+Requests for URL/-/WORD are for the proxy itself. A wait of more than a minute fails:
+  stall      sets the mode
+  stalled    waits until a part waits
+  go         lets the part go on
 """
 import http.client
 import http.server
 import pathlib
 import sys
-import time
+import threading
 
 import boto3
 
 server, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 place = server.removeprefix("http://")
+PATIENCE = 60
+stalled, may_go = threading.Event(), threading.Event()
 client = boto3.client("s3", endpoint_url=server, region_name="us-east-1")
 
 
@@ -29,6 +35,9 @@ class Proxy(http.server.BaseHTTPRequestHandler):
     def forward(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         mode = folder / "mode"
+        if self.path.startswith("/-/"):
+            self.control(self.path.removeprefix("/-/"), mode)
+            return
         what = mode.read_text() if mode.exists() else ""
         is_part = "partNumber=" in self.path
         is_copy = "x-amz-copy-source" in self.headers
@@ -39,9 +48,8 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             return
         if what == "stall" and is_part:
             mode.unlink(missing_ok=True)
-            (folder / "stalled").touch()
-            while not (folder / "go").exists():
-                time.sleep(0.01)
+            stalled.set()
+            may_go.wait(PATIENCE)
         if (what == "taken" and is_last) or (what == "replaced" and is_copy):
             mode.unlink()
             key = self.path.split("?")[0].removeprefix("/bucket/")
@@ -58,6 +66,18 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self.answer(found.status, headers, data)
+
+    def control(self, word, mode):
+        is_done = True
+        if word == "stall":
+            stalled.clear()
+            may_go.clear()
+            mode.write_text("stall")
+        elif word == "stalled":
+            is_done = stalled.wait(PATIENCE)
+        else:
+            may_go.set()
+        self.answer(200 if is_done else 504, [], b"")
 
     def answer(self, status, headers, data):
         self.send_response_only(status)

@@ -5,7 +5,7 @@
 # Installs moto below the target folder. Ends with status 1 if an answer is not as expected.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/need.sh python3
+scripts/need.sh python3 curl
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 shale=$(realpath "${SHALE:-$target/debug/shale}")
 venv=$target/s3-venv
@@ -145,6 +145,7 @@ proxy=$!
 read -r between < "$work/proxied" || { cat "$work/log" >&2; exit 1; }
 through() { env AWS_ACCESS_KEY_ID="$id" AWS_SECRET_ACCESS_KEY="$secret" "$shale" --endpoint "$between" "$@"; }
 meanwhile() { printf %s "$1" > "$work/proxy/mode"; }
+control() { curl --silent --fail --noproxy '*' "$between/-/$1"; }
 absent() { expect "$1: no object" 1 NoSuchKey with_keys ls "$2"; }
 is_theirs() { s3 "print(s3.get_object(Bucket='bucket', Key='$1')['Body'].read().decode())"; }
 
@@ -175,14 +176,13 @@ expect "no upload is left over after errors" 0 "0 unfinished" unfinished
 # ended SIGNAL: the command gets a signal while a part is on its way, and leaves nothing.
 ended() {
   local status=0 pid
-  rm -f "$work/proxy/go" "$work/proxy/stalled"
-  meanwhile stall
+  control stall
   env --default-signal=INT,TERM AWS_ACCESS_KEY_ID="$id" AWS_SECRET_ACCESS_KEY="$secret" \
     "$shale" --endpoint "$between" create "$work/tree" -o s3://bucket/ended > "$work/out" 2>&1 &
   pid=$!
-  while [ ! -e "$work/proxy/stalled" ] && kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+  control stalled || { echo "s3: SIG$1: no part was sent"; failed=1; }
   kill -s "$1" "$pid"
-  touch "$work/proxy/go"
+  control go
   wait "$pid" || status=$?
   [ "$status" -eq 130 ] || { echo "s3: SIG$1: exit code $status"; cat "$work/out"; failed=1; }
   absent "SIG$1" s3://bucket/ended

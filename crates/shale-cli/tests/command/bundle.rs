@@ -44,19 +44,22 @@ case $1 in
   code) exit "$2" ;;
   pid) echo $$ ;;
   wait) echo "$APPDIR"; read -r line; cat "$APPDIR/data/text"; exit 0 ;;
-  leave) "$APPDIR/bin/rest" "$APPDIR" > "$2" 2>&1 &
-    while [ ! -s "$2" ]; do sleep 0.01; done; exit 0 ;;
+  leave) mkfifo "$STARTED"; "$APPDIR/bin/rest" "$APPDIR" > "$2" 2>&1 &
+    read -r line < "$STARTED"; exit 0 ;;
   cat) cat "$APPDIR/$2" ;;
-  trap) trap 'echo caught; exit 9' TERM; echo ready; while :; do sleep 0.01; done ;;
+  trap) trap 'kill $!; echo caught; exit 9' TERM
+    tail --pid=$$ -f /dev/null > /dev/null & echo ready; wait ;;
   space) readlink /proc/self/ns/mnt ;;
   id) id -u; grep -c . "$APPDIR/data/text" ;;
 esac
 "#;
 
-/// A child of the program, which it leaves behind: it waits for a file, then reads one.
+/// A child of the program, which it leaves behind. It waits until somebody writes to a pipe, then
+/// reads a file.
 const REST: &str = r#"#!/bin/sh
 echo here
-while [ ! -e "$RELEASE" ]; do sleep 0.01; done
+echo > "$STARTED"
+read -r line < "$RELEASE"
 cat "$1/data/text"
 "#;
 
@@ -360,11 +363,12 @@ fn a_mount_stays_for_what_the_program_left_behind() {
     let bundle = Bundle::new(&[]);
     let (out, release) = (bundle.stage.path("out"), bundle.stage.path("release"));
     let mut start = bundle.start(&["leave", out.to_str().unwrap()]);
-    start.env("RELEASE", &release);
+    start.env("STARTED", bundle.stage.path("started")).env("RELEASE", &release);
+    expect(0, bundle.stage.other("mkfifo", &["release"]));
     expect(0, start);
     // The driver looks again and again and finds the mount in use.
     assert_eq!(bundle.mount_count(), 1);
-    fs::write(&release, "").unwrap();
+    fs::write(&release, "go\n").unwrap();
     bundle.is_clean();
     assert_eq!(fs::read(&out).unwrap(), b"here\none line\n");
 }
@@ -409,7 +413,7 @@ fn users_mount_with_the_helper_or_without_any_right() {
     };
     let good = (Some(0), "65534\n1\n".to_owned(), String::new());
     // With the helper.
-    assert_eq!(said("SHALE_MOUNT=fuse {}/app id; sleep 0"), good);
+    assert_eq!(said("SHALE_MOUNT=fuse {}/app id; :"), good);
     // Without it: mounted in namespaces, and nothing of that is seen outside.
     let hidden = "mkdir {}/home/bin; \
                   for p in sh id grep cat; do ln -s /usr/bin/$p {}/home/bin; done; \
