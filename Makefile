@@ -30,7 +30,7 @@ help:
 	@echo "make test-python  the Python package, in a virtual environment"
 	@echo "make test-engines  the Python package on Ray and Spark"
 	@echo "make wheel     the Python package: wheels with and without the compiled module, in target/wheels"
-	@echo "make install   shale into PREFIX (default /usr/local), mount.shale and its kin into SBINDIR (/sbin)"
+	@echo "make install   shale into PREFIX (default /usr/local), mount.shale and other helpers into SBINDIR (/sbin)"
 	@echo "make install-capi  libshale, for C: library, header and pkg-config file"
 	@echo "make uninstall takes them away again"
 	@echo "make deb       a Debian package, in target/deb"
