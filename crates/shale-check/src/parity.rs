@@ -638,11 +638,15 @@ impl ParityOutput<'_> {
                     encoder.add(&slice).map_err(coding)?;
                     progress.done(0, len as u64);
                 }
+                let mut written = Ok(());
                 let put = |index: usize, slice: &[u8]| {
                     let body = first_body + index as u64 * groups + group;
-                    self.write(layout.body_offset(body) + from as u64, slice)
+                    if written.is_ok() {
+                        written = self.write(layout.body_offset(body) + from as u64, slice);
+                    }
                 };
-                encoder.finish(put).map_err(coding)?
+                encoder.finish(put).map_err(coding)?;
+                written
             })?;
             first_body += set.body_count();
         }
@@ -672,9 +676,8 @@ impl ParityOutput<'_> {
         }
         let put = |index: usize, share: &[u8]| {
             encode_chunk((count + index) as u64, share, &mut chunks);
-            Ok::<_, Error>(())
         };
-        encoder.finish(put).map_err(coding)??;
+        encoder.finish(put).map_err(coding)?;
         let zone_len = count * head.chunk_len as usize;
         for (zone, chunks) in layout.zones.iter().zip(chunks.chunks(zone_len.max(1))) {
             let bytes = [&head.encode(*zone, xxh3_64), chunks].concat();

@@ -60,21 +60,16 @@ impl ParityEncoder {
     }
 
     /// Passes the slices of all shards of parity to `put`, in order, and gets ready for the next
-    /// slices. The inner result is that of `put`.
+    /// slices.
     ///
     /// # Errors
     /// Some shards of data were not added.
-    pub fn finish<E>(
-        &mut self,
-        mut put: impl FnMut(usize, &[u8]) -> Result<(), E>,
-    ) -> Result<Result<(), E>, ParityError> {
+    pub fn finish(&mut self, mut put: impl FnMut(usize, &[u8])) -> Result<(), ParityError> {
         let result = self.0.encode()?;
         for (index, slice) in result.recovery_iter().enumerate() {
-            if let Err(error) = put(index, slice) {
-                return Ok(Err(error));
-            }
+            put(index, slice);
         }
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
@@ -112,21 +107,16 @@ impl ParityDecoder {
     }
 
     /// Passes the slices of the shards of data that were not added to `put`, and gets ready for the
-    /// next slices. The inner result is that of `put`.
+    /// next slices.
     ///
     /// # Errors
     /// Fewer shards were added than there are of data.
-    pub fn finish<E>(
-        &mut self,
-        mut put: impl FnMut(usize, &[u8]) -> Result<(), E>,
-    ) -> Result<Result<(), E>, ParityError> {
+    pub fn finish(&mut self, mut put: impl FnMut(usize, &[u8])) -> Result<(), ParityError> {
         let result = self.0.decode()?;
         for (index, slice) in result.restored_original_iter() {
-            if let Err(error) = put(index, slice) {
-                return Ok(Err(error));
-            }
+            put(index, slice);
         }
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
@@ -145,7 +135,6 @@ impl std::fmt::Debug for ParityDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::convert::Infallible;
 
     fn data(count: usize, len: usize) -> Vec<Vec<u8>> {
         let byte = |shard: usize, at: usize| (shard * 31 + at * 7 + shard * at) as u8;
@@ -157,11 +146,7 @@ mod tests {
         let mut encoder = ParityEncoder::new(data.len(), parity_count, len).unwrap();
         data.iter().for_each(|shard| encoder.add(shard).unwrap());
         let mut parity = Vec::new();
-        let put = |_, slice: &[u8]| {
-            parity.push(slice.to_vec());
-            Ok::<_, Infallible>(())
-        };
-        encoder.finish(put).unwrap().unwrap();
+        encoder.finish(|_, slice| parity.push(slice.to_vec())).unwrap();
         parity
     }
 
@@ -204,17 +189,15 @@ mod tests {
             for (index, shard) in parity.iter().enumerate().skip(1) {
                 decoder.add_parity(index, shard).unwrap();
             }
-            let none = |_, _: &[u8]| Ok::<_, Infallible>(());
-            assert!(decoder.finish(none).is_err(), "one is missing");
+            assert!(decoder.finish(|_, _| ()).is_err(), "one is missing");
             decoder.add_parity(0, &parity[0]).unwrap();
             let mut found = 0;
             let put = |index: usize, slice: &[u8]| {
                 assert_eq!(slice, shards[index]);
                 assert!(lost.contains(&index));
                 found += 1;
-                Ok::<_, Infallible>(())
             };
-            decoder.finish(put).unwrap().unwrap();
+            decoder.finish(put).unwrap();
             assert_eq!(found, 5);
         }
     }

@@ -10,7 +10,7 @@
 
 mod options; // what the caller decides, and which formats there are
 mod report; // what came of it
-mod flow; // frames decoded ahead
+mod decode_ahead; // frames decoded ahead
 mod step; // what the walk hands to the writer
 mod walk; // the tree, depth first
 mod archive; // the walk into an archive

@@ -172,8 +172,8 @@ impl Tree {
     fn resolve(&self, py: Python<'_>, path: &[u8], follow: bool) -> PyResult<(i32, u64, u32, u64)> {
         let found = py.detach(|| self.find(path, follow));
         match found.map_err(|error| read_failure(py, error))? {
-            Ok(found) => Ok((0, found.inode, found.mode(), found.size)),
-            Err(number) => Ok((number, 0, 0, 0)),
+            Target::Inode(found) => Ok((0, found.inode, found.mode(), found.size)),
+            Target::Nothing(number) => Ok((number, 0, 0, 0)),
         }
     }
 
@@ -261,7 +261,9 @@ impl Tree {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let found = py.detach(|| self.find(path, true));
         match found.map_err(|error| read_failure(py, error))? {
-            Ok(of) if of.kind == InodeKind::File => self.read_range(py, &of, 0, of.size).map(Some),
+            Target::Inode(of) if of.kind == InodeKind::File => {
+                self.read_range(py, &of, 0, of.size).map(Some)
+            }
             _ => Ok(None),
         }
     }
@@ -357,25 +359,21 @@ impl Tree {
 
     /// Finds a path in the directory that was found last, as most paths follow others of the same
     /// directory. Returns `None` if it takes all of [`Tree::find`].
-    fn find_beside(
-        &self,
-        path: &[u8],
-        follow: bool,
-    ) -> Result<Option<Result<Attributes, i32>>, ReadError> {
+    fn find_beside(&self, path: &[u8], follow: bool) -> Result<Option<Target>, ReadError> {
         let Some((above, name)) = split(path) else { return Ok(None) };
         let directory = match &*self.last.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((path, inode)) if path == above => *inode,
             _ => return Ok(None),
         };
         Ok(match self.tree.lookup_attributes(directory, name)? {
-            None => Some(Err(ENOENT)),
+            None => Some(Target::Nothing(ENOENT)),
             Some(found) if follow && found.kind == InodeKind::Symlink => None,
-            Some(found) => Some(Ok(found)),
+            Some(found) => Some(Target::Inode(found)),
         })
     }
 
-    /// Follows a path from the root. The inner error is what a system call would return.
-    fn find(&self, path: &[u8], follow: bool) -> Result<Result<Attributes, i32>, ReadError> {
+    /// Follows a path from the root.
+    fn find(&self, path: &[u8], follow: bool) -> Result<Target, ReadError> {
         if let Some(found) = self.find_beside(path, follow)? {
             return Ok(found);
         }
@@ -386,7 +384,7 @@ impl Tree {
         while let Some(name) = waiting.pop() {
             let Some(here) = stack.last() else { break };
             if here.kind != InodeKind::Directory {
-                return Ok(Err(ENOTDIR));
+                return Ok(Target::Nothing(ENOTDIR));
             }
             if name == b".." {
                 is_plain = false;
@@ -396,13 +394,13 @@ impl Tree {
                 continue;
             }
             let Some(found) = self.tree.lookup_attributes(here.inode, &name)? else {
-                return Ok(Err(ENOENT));
+                return Ok(Target::Nothing(ENOENT));
             };
             if found.kind == InodeKind::Symlink && (follow || !waiting.is_empty()) {
                 is_plain = false;
                 links += 1;
                 if links > LINKS_MAX {
-                    return Ok(Err(ELOOP));
+                    return Ok(Target::Nothing(ELOOP));
                 }
                 let target = self.tree.link_target(found.inode)?;
                 if target.starts_with(b"/") {
@@ -421,8 +419,16 @@ impl Tree {
             *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
         }
         // The root is never popped.
-        Ok(stack.pop().ok_or(ENOENT))
+        Ok(stack.pop().map_or(Target::Nothing(ENOENT), Target::Inode))
     }
+}
+
+/// What a path leads to.
+enum Target {
+    /// This inode.
+    Inode(Attributes),
+    /// Nothing; the number of the error that a system call would return.
+    Nothing(i32),
 }
 
 /// A path as what is above its last name, and that name. `None` if it ends with no name.

@@ -171,8 +171,8 @@ fn mount(
     let mut failure = None;
     for how in ways {
         match new_mount(*how, &link, &mount_point) {
-            Ok(Ok(path)) => return Ok(Some(path)),
-            Ok(Err(reason)) => reasons.push(reason),
+            Ok(NewMount::At(path)) => return Ok(Some(path)),
+            Ok(NewMount::NotThisWay(reason)) => reasons.push(reason),
             Err(error) => {
                 failure = Some(error);
                 break;
@@ -221,31 +221,35 @@ fn join(place: &Place, key: &str, ways: &[How]) -> Joined {
     Joined::Impossible
 }
 
-/// Makes a mount in one way. The inner error is why this way does not work.
-fn new_mount(
-    how: How,
-    link: &Link,
-    mount_point: &MountPoint,
-) -> Result<Result<PathBuf, String>, Failure> {
+/// What became of a new mount.
+enum NewMount {
+    /// It is at this path.
+    At(PathBuf),
+    /// This way does not work here, and why.
+    NotThisWay(String),
+}
+
+/// Makes a mount in one way.
+fn new_mount(how: How, link: &Link, mount_point: &MountPoint) -> Result<NewMount, Failure> {
     let path = mount_point.path.clone();
     let handle = mount_point.duplicate()?;
     let request = match how {
         How::Mount(way) => Request::Mount { way, path, handle },
         How::Namespace => {
             if let Err(reason) = namespace::probe(&path) {
-                return Ok(Err(reason.message));
+                return Ok(NewMount::NotThisWay(reason.message));
             }
             namespace::enter()?;
             let device = namespace::attach(&path)?;
             Request::Serve { path, handle, device }
         }
-        How::Extract => return Ok(Err(String::new())),
+        How::Extract => return Ok(NewMount::NotThisWay(String::new())),
     };
     // A driver that cannot open the image says so without being asked.
     let _ = link.ask(&request);
     match link.answered().during("wait for the driver")? {
-        Some(Answer::Ready { path, .. }) => Ok(Ok(path)),
-        Some(Answer::Refused(reason)) => Ok(Err(reason)),
+        Some(Answer::Ready { path, .. }) => Ok(NewMount::At(path)),
+        Some(Answer::Refused(reason)) => Ok(NewMount::NotThisWay(reason)),
         Some(Answer::Failed(message)) => Err(Failure::new(message)),
         None => Err(Failure::new("the driver ended unexpectedly")),
     }

@@ -52,6 +52,16 @@ impl Select for Only {
     }
 }
 
+/// What a link leads to.
+enum Target {
+    /// A file, under the path of the link.
+    Entry(SourceEntry),
+    /// A directory, whose entries come next unless it is left out.
+    Tree,
+    /// Nothing that can be packed, and why.
+    Problem(String),
+}
+
 impl Followed {
     /// Walks the tree below `root` and computes its seed.
     pub(crate) fn open(
@@ -100,16 +110,11 @@ impl Followed {
         })
     }
 
-    /// Returns what a link leads to: an entry, or a tree that comes next. The inner error is a
-    /// problem of the link.
-    fn follow(
-        &mut self,
-        path: &Path,
-        link: SourceEntry,
-    ) -> Result<Result<Option<SourceEntry>, String>, SourceError> {
+    /// Follows a link. A tree that it leads to comes next.
+    fn follow(&mut self, path: &Path, link: SourceEntry) -> Result<Target, SourceError> {
         let target = match path.canonicalize() {
             Ok(target) => target,
-            Err(error) => return Ok(Err(format!("it leads to nothing: {error}"))),
+            Err(error) => return Ok(Target::Problem(format!("it leads to nothing: {error}"))),
         };
         let here = path.parent().and_then(|parent| parent.canonicalize().ok());
         let here = here.unwrap_or_default();
@@ -118,21 +123,21 @@ impl Followed {
             let is_circle = above(&here) || self.trees.iter().any(|tree| above(&tree.from));
             if is_circle || self.trees.len() >= DEPTH_MAX {
                 let target = target.display();
-                return Ok(Err(format!("it leads back to {target}, in which it lies")));
+                return Ok(Target::Problem(format!("it leads back to {target}, in which it lies")));
             }
             let place = join(&self.place, &link.path);
             let select = self.choose.select(&place, None, None);
             if select.is_some_and(|_| !self.choose.takes(&place, InodeKind::Directory)) {
-                return Ok(Ok(None));
+                return Ok(Target::Tree);
             }
             let scan =
                 ScanOptions { select: self.choose.select(&place, None, None), ..self.scan.clone() };
             let source = DirectorySource::open(&target, &scan, &NoProgress)?;
             self.trees.push(Tree { source, root: target, prefix: link.path, from: here });
-            return Ok(Ok(None));
+            return Ok(Target::Tree);
         }
         let (Some(folder), Some(name)) = (target.parent(), target.file_name()) else {
-            return Ok(Err("it leads to nothing".to_owned()));
+            return Ok(Target::Problem("it leads to nothing".to_owned()));
         };
         let name = name.as_bytes().to_vec();
         let select: Arc<dyn Select> = Arc::new(Only(name.clone()));
@@ -140,11 +145,12 @@ impl Followed {
         let mut source = DirectorySource::open(folder, &scan, &NoProgress)?;
         while let Some(entry) = source.next_entry()? {
             if entry.path == name {
-                return Ok(Ok(Some(SourceEntry { path: link.path, link: None, ..entry })));
+                return Ok(Target::Entry(SourceEntry { path: link.path, link: None, ..entry }));
             }
         }
         let problem = source.take_problems().into_iter().next();
-        Ok(Err(problem.map_or("it is left out".to_owned(), |problem| problem.kind.to_string())))
+        let what = problem.map_or("it is left out".to_owned(), |problem| problem.kind.to_string());
+        Ok(Target::Problem(what))
     }
 }
 
@@ -170,9 +176,9 @@ impl EntrySource for Followed {
             }
             let link = entry.path.clone();
             match self.follow(&path, entry)? {
-                Ok(Some(entry)) => return Ok(Some(entry)),
-                Ok(None) => {}
-                Err(what) => {
+                Target::Entry(entry) => return Ok(Some(entry)),
+                Target::Tree => {}
+                Target::Problem(what) => {
                     let kind = ProblemKind::Unreadable(what);
                     self.problems.push(Problem { path: link, kind });
                 }

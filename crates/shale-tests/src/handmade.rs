@@ -27,7 +27,6 @@ use shale_format::{
 };
 use shale_table::{PageRef, PageSink, Schema, TableBuilder, TableError, TableRoot, Value};
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 
 /// How a frame is cut from stream space and stored.
 #[derive(Debug, Clone)]
@@ -108,7 +107,7 @@ pub fn golden(name: &str, images: &[Vec<u8>]) -> Option<Vec<u8>> {
             ];
             Shape { cuts, ..Shape::default() }
         }
-        // A chain as long as allowed, and a frame with many references, some of them behind it.
+        // A chain as long as allowed, and a frame with many references, some of them after it.
         "references" => {
             let chain = |frame: u64| {
                 let codec = ["zstd:19", "lzma:9", "lz4:hc=9"][frame as usize % 3];
@@ -283,11 +282,7 @@ fn parity_of(data: &[Vec<u8>], parity_count: usize) -> Vec<Vec<u8>> {
     let mut encoder = ParityEncoder::new(data.len(), parity_count, data[0].len()).unwrap();
     data.iter().for_each(|shard| encoder.add(shard).unwrap());
     let mut parity = Vec::new();
-    let put = |_, slice: &[u8]| {
-        parity.push(slice.to_vec());
-        Ok::<_, Infallible>(())
-    };
-    let Ok(()) = encoder.finish(put).unwrap();
+    encoder.finish(|_, slice| parity.push(slice.to_vec())).unwrap();
     parity
 }
 
@@ -433,7 +428,7 @@ impl Hand {
             stream.references.extend(references);
             *stream.records.last_mut().unwrap() = record;
         }
-        // A reference may lie behind its frame: depths first, then the bytes.
+        // A reference may lie after its frame: depths first, then the bytes.
         for (index, cut) in shape.cuts.iter().enumerate() {
             let at = first as usize + index;
             stream.records[at].depth = depth(stream, at);

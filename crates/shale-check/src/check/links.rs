@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use shale_format::schema::{directories, entries, inodes};
 use shale_format::{InodeKind, Snapshot};
-use shale_table::{Column, Table};
+use shale_table::{Column, Table, TableError};
 
 use super::context::{Context, beside};
 use super::report::Checked;
@@ -26,11 +26,13 @@ pub(super) fn check(
     checked: &mut Checked,
     place: &str,
 ) -> Result<(), Error> {
-    let told = |context: &Context<'_>, result: Result<Result<(), Error>, PageFault>| {
-        result.unwrap_or_else(|fault| {
+    let told = |context: &Context<'_>, result: Result<(), Stop>| match result {
+        Err(Stop::Fault(fault)) => {
             context.findings.add(place, None, fault.0);
             Ok(())
-        })
+        }
+        Err(Stop::Cancelled(error)) => Err(error),
+        Ok(()) => Ok(()),
     };
     beside(
         context,
@@ -41,12 +43,28 @@ pub(super) fn check(
     Ok(())
 }
 
+/// Why a check ended early.
+enum Stop {
+    /// A page cannot be read, which is a finding.
+    Fault(PageFault),
+    /// The caller gave up.
+    Cancelled(Error),
+}
+
+impl From<PageFault> for Stop {
+    fn from(fault: PageFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<TableError> for Stop {
+    fn from(error: TableError) -> Self {
+        Self::Fault(error.into())
+    }
+}
+
 /// Walks breadth first and checks the order of inodes, parents and link counts.
-fn walk(
-    context: &Context<'_>,
-    snapshot: &Snapshot,
-    place: &str,
-) -> Result<Result<(), Error>, PageFault> {
+fn walk(context: &Context<'_>, snapshot: &Snapshot, place: &str) -> Result<(), Stop> {
     let store = context.store;
     let inode_pages = TablePages::new(store, &snapshot.inodes)?;
     let directory_pages = TablePages::new(store, &snapshot.directories)?;
@@ -68,11 +86,9 @@ fn walk(
     let mut next_inode = 2;
     let directory_count = snapshot.directories.row_count - 1;
     for directory in 0..directory_count {
-        if let Err(cancelled) = context.check_cancel() {
-            return Ok(Err(cancelled));
-        }
+        context.check_cancel().map_err(Stop::Cancelled)?;
         if context.findings.is_full() {
-            return Ok(Ok(()));
+            return Ok(());
         }
         let add = |what: String| context.findings.add(place, None, what);
         let first = firsts.u64(directory)?;
@@ -83,7 +99,7 @@ fn walk(
             let target = targets.u64(row)?;
             if target > next_inode {
                 add(format!("row {row}: inode is {target}, the next new one is {next_inode}"));
-                return Ok(Ok(()));
+                return Ok(());
             }
             let is_new = target == next_inode;
             let kind = kind_of(&mut modes, target)?;
@@ -136,7 +152,7 @@ fn walk(
         }
         context.findings.add(place, None, format!("inode {inode}: {left} names are missing"));
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 fn kind_of(
@@ -148,11 +164,7 @@ fn kind_of(
 }
 
 /// Checks that the names of a directory ascend and do not repeat.
-fn check_order(
-    context: &Context<'_>,
-    snapshot: &Snapshot,
-    place: &str,
-) -> Result<Result<(), Error>, PageFault> {
+fn check_order(context: &Context<'_>, snapshot: &Snapshot, place: &str) -> Result<(), Stop> {
     let directory_pages = TablePages::new(context.store, &snapshot.directories)?;
     let entry_pages = TablePages::new(context.store, &snapshot.entries)?;
     let directory_table = Table::new(snapshot.directories, &directories::SCHEMA, &directory_pages)?;
@@ -161,7 +173,7 @@ fn check_order(
     let mut before = Vec::new();
     // The next directory and its first row. The last one is the end of all entries.
     let (mut next, mut next_first) = (0, 0);
-    let mut result = Ok(Ok(()));
+    let mut result = Ok(());
     let visit = |row, name: &[u8]| {
         let begins = row == next_first;
         while row >= next_first {
@@ -169,7 +181,7 @@ fn check_order(
             next_first = match firsts.u64(next) {
                 Ok(first) => first,
                 Err(fault) => {
-                    result = Err(fault);
+                    result = Err(fault.into());
                     return false;
                 }
             };
@@ -183,9 +195,9 @@ fn check_order(
         if row % NAMES_PER_LOOK == 0
             && let Err(cancelled) = context.check_cancel()
         {
-            result = Ok(Err(cancelled));
+            result = Err(Stop::Cancelled(cancelled));
         }
-        !context.findings.is_full() && matches!(result, Ok(Ok(())))
+        !context.findings.is_full() && result.is_ok()
     };
     entry_table.scan_bytes(entries::NAME, 0..entry_table.row_count(), visit)?;
     result

@@ -9,7 +9,7 @@ use shale_foreign::archive::{Archive, Taken};
 use shale_host::{Phase, Progress, thread_count, threads};
 use shale_read::Tree;
 
-use super::flow;
+use super::decode_ahead;
 use super::options::ExportOptions;
 use super::report::ExportReport;
 use super::step::Step;
@@ -36,13 +36,13 @@ pub fn export_to_archive(
     let threads = thread_count(options.threads);
     progress.phase(Phase::Files);
     progress.found(tree.entry_count(), tree.file_bytes());
-    let (asker, tickets) = flow::new(FRAMES_AHEAD * threads);
+    let (asker, tickets) = decode_ahead::new(FRAMES_AHEAD * threads);
     let (to_writer, steps) = sync_channel(STEPS_AHEAD);
     let mut report = ExportReport::default();
     std::thread::scope(|scope| {
         let workers = threads::start(scope, threads, || {
             let (image, tickets) = (tree.image(), Arc::clone(&tickets));
-            move || flow::work(image, &tickets)
+            move || decode_ahead::work(image, &tickets)
         });
         let no_thread = Error::io::<io::Error>("start", "a thread");
         if workers.is_empty() {

@@ -6,7 +6,7 @@ use shale_foreign::archive::ArchiveEntry;
 use shale_model::{Metadata, Xattr};
 use shale_read::Attributes;
 
-use super::flow::Ticket;
+use super::decode_ahead::Ticket;
 use crate::error::Error;
 
 /// One step of the walk.

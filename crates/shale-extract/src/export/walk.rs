@@ -1,7 +1,7 @@
 //! Walks the tree depth first, sends selected entries to the writer, and requests their data ahead.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::mpsc::SyncSender;
 
 use shale_foreign::archive::Keeps;
@@ -9,7 +9,7 @@ use shale_model::InodeKind;
 use shale_model::pattern::Position;
 use shale_read::{Attributes, PieceKind, ReadError, Tree};
 
-use super::flow::Asker;
+use super::decode_ahead::Asker;
 use super::options::ExportOptions;
 use super::step::{Entry, Step};
 use crate::error::Error;
@@ -81,11 +81,11 @@ impl Walk<'_> {
                 continue;
             }
             for (_, path, attributes) in std::mem::take(&mut waiting) {
-                if self.give(path, attributes, asker, to_writer)?.is_err() {
+                if self.give(path, attributes, asker, to_writer)?.is_break() {
                     return Ok(());
                 }
             }
-            if self.give(path, attributes, asker, to_writer)?.is_err() {
+            if self.give(path, attributes, asker, to_writer)?.is_break() {
                 return Ok(());
             }
         }
@@ -130,7 +130,7 @@ impl Walk<'_> {
         attributes: Attributes,
         asker: &mut Asker,
         to_writer: &SyncSender<Step>,
-    ) -> Result<Result<(), Gone>, Error> {
+    ) -> Result<ControlFlow<Gone>, Error> {
         let at = || path.escape_ascii().to_string();
         let tree = self.tree;
         let counted = self.name_counts.as_ref();
@@ -179,7 +179,7 @@ impl Walk<'_> {
         };
         let place = entry.path.escape_ascii().to_string();
         if to_writer.send(Step::Entry(Box::new(entry))).is_err() {
-            return Ok(Err(Gone));
+            return Ok(ControlFlow::Break(Gone));
         }
         if let Some(content) = pieces {
             let image = tree.image();
@@ -190,18 +190,23 @@ impl Walk<'_> {
                     PieceKind::Hole | PieceKind::Zero => Step::Zeroes(piece.len),
                     PieceKind::Frame { .. } | PieceKind::Rebuilt { .. } => {
                         let Some((unit, offset)) = piece.kind.unit() else { continue };
-                        let Some(ticket) = asker.ask(unit) else { return Ok(Err(Gone)) };
+                        let Some(ticket) = asker.ask(unit) else {
+                            return Ok(ControlFlow::Break(Gone));
+                        };
                         let start = usize::try_from(offset).unwrap_or(usize::MAX);
                         let len = usize::try_from(piece.len).unwrap_or(usize::MAX);
                         Step::Frame(ticket, start..start.saturating_add(len), piece.offset)
                     }
                 };
                 if to_writer.send(step).is_err() {
-                    return Ok(Err(Gone));
+                    return Ok(ControlFlow::Break(Gone));
                 }
             }
         }
-        Ok(to_writer.send(Step::End).map_err(|_| Gone))
+        Ok(match to_writer.send(Step::End) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(Gone),
+        })
     }
 
     /// Returns the path of the first name of an inode that was sent before.

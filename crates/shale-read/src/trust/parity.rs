@@ -305,11 +305,7 @@ fn read_table(
                 whole += 1;
             }
         }
-        let put = |index: usize, chunk: &[u8]| {
-            table[index] = Some(chunk.to_vec());
-            Ok::<_, std::convert::Infallible>(())
-        };
-        let Ok(()) = decoder.finish(put).ok()?;
+        decoder.finish(|index, chunk| table[index] = Some(chunk.to_vec())).ok()?;
     }
     let bytes: Vec<u8> = table.into_iter().flatten().flatten().collect();
     let (hashes, _) = bytes.as_chunks::<HASH_LEN>();
@@ -772,9 +768,8 @@ impl Parity {
                 if let Some(bytes) = leaves.get(index).and_then(|leaf| restored.get_mut(leaf)) {
                     bytes[from..from + len].copy_from_slice(slice);
                 }
-                Ok::<_, io::Error>(())
             };
-            decoder.finish(put).map_err(failed)??;
+            decoder.finish(put).map_err(failed)?;
             from += len;
         }
         for (leaf, bytes) in restored {

@@ -15,7 +15,6 @@ use shale_format::{MerkleHead, Signature};
 use shale_table::{ColumnSpec, Page, Schema};
 use shale_tests::second_reader::page::{self as second_page, Column};
 use shale_tests::second_reader::{array, lines, model, samples};
-use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -350,11 +349,7 @@ fn parity_is_that_of_the_vectors_and_restores() {
         let mut encoder = ParityEncoder::new(data.len(), parity.len(), len).unwrap();
         data.iter().for_each(|shard| encoder.add(shard).unwrap());
         let mut found = Vec::new();
-        let put = |_, shard: &[u8]| {
-            found.push(shard.to_vec());
-            Ok::<_, Infallible>(())
-        };
-        let Ok(()) = encoder.finish(put).unwrap();
+        encoder.finish(|_, shard| found.push(shard.to_vec())).unwrap();
         assert_eq!(found, parity, "{:?}", case.bytes("name"));
         // As much of the data is lost as there is parity.
         let mut decoder = ParityDecoder::new(data.len(), parity.len(), len).unwrap();
@@ -368,9 +363,8 @@ fn parity_is_that_of_the_vectors_and_restores() {
         let put = |index: usize, shard: &[u8]| {
             assert_eq!(shard, data[index]);
             restored += 1;
-            Ok::<_, Infallible>(())
         };
-        let Ok(()) = decoder.finish(put).unwrap();
+        decoder.finish(put).unwrap();
         assert_eq!(restored, data.len().min(parity.len()));
     }
 }
