@@ -7,16 +7,16 @@
 //! No byte is returned before its chunk was authenticated. This crate knows nothing of images,
 //! networks or the terminal.
 
-pub mod error; // why a file does not open, or a chunk does not decrypt
+mod error; // why a file does not open, or a chunk does not decrypt
 mod limits; // what a file may demand
 mod secret; // the key of a file, and keys made from it
 mod bech32_key; // keys as text
 mod header; // the lines before the payload, and their authentication code
 mod payload; // chunks: where they are, sealed and opened
-pub mod recipient; // public keys that a file is encrypted to
-pub mod identity; // keys and passphrases that open a file
-pub mod writer; // a stream, encrypted
-pub mod source; // an encrypted file as a source of its plain bytes
+mod recipient; // public keys that a file is encrypted to
+mod identity; // keys and passphrases that open a file
+mod writer; // a stream, encrypted
+mod source; // an encrypted file as a source of its plain bytes
 
 pub use error::Error;
 pub use identity::{Identities, Passphrase};

@@ -6,7 +6,7 @@
 //!
 //! This crate reads images and appends sections to them. It does not know the build pipeline.
 
-pub mod error; // why something was not done
+mod error; // why something was not done
 mod check; // everything that can be checked
 mod parity; // parity for a complete image
 mod repair; // a damaged image, restored into a new file

@@ -5,7 +5,7 @@
 //!
 //! This crate reads images. It does not know the build pipeline.
 
-pub mod error; // why something was not extracted or exported
+mod error; // why something was not extracted or exported
 pub mod listing; // paths in an image
 mod extract; // an image into a directory
 mod export; // an image into an archive

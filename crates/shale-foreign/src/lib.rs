@@ -11,7 +11,7 @@
 
 // What all share.
 mod names; // paths of archives as paths of a tree
-pub mod error; // why an archive cannot be read
+mod error; // why an archive cannot be read
 mod selection; // filter rules
 mod acl; // access control lists as text
 mod base64; // bytes as text
@@ -21,9 +21,9 @@ mod identity; // hard-link detection
 mod decompress; // decompression with errors in words
 mod lzw; // the compression of compress(1)
 pub mod lrzip; // lrzip
-pub mod compression; // compression around an archive
+mod compression; // compression around an archive
 mod ahead; // a thread that reads ahead
-pub mod stream; // plain bytes, and contents as parts of them
+mod stream; // plain bytes, and contents as parts of them
 
 // Archives that are read at offsets.
 mod tree; // bytes at offsets, cached blocks
@@ -36,10 +36,10 @@ mod ordered; // threads whose results come in order
 
 // Formats.
 pub mod tar; // tar in all its dialects, in and out
-pub mod cpio; // cpio: all dialects in, newc out
-pub mod zip; // zip, in and out
-pub mod squashfs; // SquashFS, in and out
-pub mod dwarfs; // DwarFS, in
+mod cpio; // cpio: all dialects in, newc out
+mod zip; // zip, in and out
+mod squashfs; // SquashFS, in and out
+mod dwarfs; // DwarFS, in
 mod ar; // ar archives and Debian packages, in
 mod rpm; // RPM packages, in
 pub mod oci; // images of containers, in and out
@@ -50,7 +50,7 @@ mod iso; // ISO 9660, in and out
 mod erofs; // EROFS, in and out
 mod xar; // xar, in
 mod cab; // cabinets, in
-pub mod mtree; // mtree, out
+mod mtree; // mtree, out
 
 // Any format.
 pub mod detect; // the format of a file

@@ -24,7 +24,7 @@
 /// Bytes as hexadecimal text.
 pub mod hex;
 /// Errors of decoding a structure.
-pub mod error;
+mod error;
 /// Every limit, with its reason.
 pub mod limits;
 /// Feature bits that say who may read an image.
@@ -52,9 +52,9 @@ pub mod page_prefix;
 /// Schemas of the metadata tables.
 pub mod schema;
 /// The typed row of the frame table.
-pub mod frame;
+mod frame;
 /// The typed row of the table of chunks: deflate streams that are rebuilt.
-pub mod chunk;
+mod chunk;
 /// The typed row of the inode table: kinds, times, device numbers.
 pub mod inode;
 /// The header of a bundle: an executable and an image in one file.

@@ -22,9 +22,9 @@ mod snapshots;
 /// Several views on top of each other.
 mod union;
 /// Errors of mounting, serving and unmounting.
-pub mod error;
+mod error;
 /// Options of a mount.
-pub mod options;
+mod options;
 /// Drops the privileges that a driver does not need.
 mod confine;
 /// Rate-limited lines about failed requests.

@@ -4,13 +4,13 @@
 //! This crate does not know images, the terminal or the environment.
 
 mod setters; // builders of options
-pub mod error; // why the host refused
-pub mod progress; // what a caller is told, and how it cancels
+mod error; // why the host refused
+mod progress; // what a caller is told, and how it cancels
 pub mod threads; // how many threads work, and how they start
 pub mod beneath; // a directory that nothing opened through it can leave
-pub mod output; // an output file that is complete or absent
-pub mod patient; // a pipe as an output, which never outlives a cancel
-pub mod growing; // a file that grows completely or not at all
+mod output; // an output file that is complete or absent
+mod patient; // a pipe as an output, which never outlives a cancel
+mod growing; // a file that grows completely or not at all
 pub mod owners; // users and groups by name
 
 pub use beneath::{Beneath, check_name, remove_file};

@@ -5,13 +5,13 @@
 //! once: where it enters. This crate does not know how an image stores an entry.
 
 pub mod kind; // the seven kinds of inode
-pub mod time; // a point in time
-pub mod utc; // times as text
-pub mod metadata; // what `stat` tells, and extended attributes
-pub mod error; // why an entry, or a whole source, cannot be read
-pub mod content; // the bytes of a regular file
-pub mod source; // a stream of entries
-pub mod select; // which entries are taken, and with which metadata
+mod time; // a point in time
+mod utc; // times as text
+mod metadata; // what `stat` tells, and extended attributes
+mod error; // why an entry, or a whole source, cannot be read
+mod content; // the bytes of a regular file
+mod source; // a stream of entries
+mod select; // which entries are taken, and with which metadata
 pub mod pattern; // which paths are meant: one matcher, three syntaxes
 
 pub use content::{Content, ContentFile, OpenContent};

@@ -6,7 +6,7 @@
 //! decoded once. [`dump()`] shows any structure of an image with its fields. This crate only reads.
 //! It does not know the writer, the kernel or the terminal.
 
-pub mod error; // why a question has no answer
+mod error; // why a question has no answer
 pub mod find; // tests on one entry, and their grammar
 mod side; // a snapshot or a directory, walked in one order
 mod diff; // what two trees differ in

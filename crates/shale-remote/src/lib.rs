@@ -7,18 +7,18 @@
 //!
 //! This crate knows nothing of images. It is the only one that speaks to a network.
 
-pub mod error; // what went wrong elsewhere, and what to do
-pub mod location; // URLs: which object where
-pub mod options; // time limits, retries, credentials, the cache
-pub mod counters; // requests, round trips, bytes
+mod error; // what went wrong elsewhere, and what to do
+mod location; // URLs: which object where
+mod options; // time limits, retries, credentials, the cache
+mod counters; // requests, round trips, bytes
 mod text; // percent-encoding, dates and hexadecimal digits
 mod http; // one request and its answer
 mod credentials; // who asks: requests signed for each kind of store
 mod fetch; // a range, with retries, resumed where it broke off
 mod held; // bytes that arrived or are on their way
 mod neighbourhood; // short reads near each other
-pub mod cache; // blocks on disk, shared by processes
-pub mod object; // an open object
+mod cache; // blocks on disk, shared by processes
+mod object; // an open object
 pub mod upload; // an object as a whole, written
 
 pub use cache::{Cache, CacheEntry};

@@ -12,7 +12,7 @@ mod site; // paths to trees and files
 mod page; // directories for browsers
 mod dav; // directories for file managers
 mod route; // from a request to who answers it
-pub mod server; // connections
+mod server; // connections
 
 pub use server::{Limits, Server};
 pub use site::Share;

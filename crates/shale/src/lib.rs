@@ -27,7 +27,7 @@
 //! # }
 //! ```
 
-pub mod error; // why something was not done
+mod error; // why something was not done
 mod envelope; // other forms and places of an output
 mod options; // what the caller of a build decides
 mod survey; // what a build would take
