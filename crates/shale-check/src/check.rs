@@ -154,7 +154,7 @@ fn look_behind(context: &Context<'_>, source: &Arc<dyn ByteSource>, start: u64, 
     if let Some(parity) = find(source, Some(start), hint)
         && parity.image_len() > image_len
     {
-        let what = "it follows the image, but its section header or the trailer behind it is \
+        let what = "it follows the image, but its section header or the trailer after it is \
                     damaged, so that only a repair finds it";
         context.findings.add_about("parity", Some((image_len, None)), what, Scope::Nothing);
     }

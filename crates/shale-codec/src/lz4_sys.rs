@@ -50,7 +50,7 @@ unsafe extern "C" {
 /// The block of no bytes: a token without literals and match.
 const EMPTY_BLOCK: &[u8] = &[0];
 
-/// The longest block for so many plain bytes, or `None` when LZ4 cannot hold them.
+/// The longest block for this many plain bytes, or `None` when LZ4 cannot hold them.
 pub(crate) fn bound(plain_len: usize) -> Option<usize> {
     let plain_len = c_int::try_from(plain_len).ok()?;
     // SAFETY: a number in, a number out; zero for a length that is too large.

@@ -144,7 +144,7 @@ impl Stream {
         stream.avail_in = 0;
         stream.next_out = ptr::null_mut();
         let is_full = mem::take(&mut stream.avail_out) == 0;
-        // SAFETY: liblzma wrote so many bytes, at most `room`, into the spare capacity.
+        // SAFETY: liblzma wrote this many bytes, at most `room`, into the spare capacity.
         unsafe { out.set_len(out.len() + written_len) };
         *input = &input[input.len() - rest_len..];
         match result {

@@ -237,7 +237,7 @@ impl BlockDecoder {
             return Err(written_len);
         }
         self.taken_len += wanted_len;
-        // SAFETY: zstd wrote so many bytes, at most `room`, into the spare capacity.
+        // SAFETY: zstd wrote this many bytes, at most `room`, into the spare capacity.
         unsafe { self.plain.set_len(self.plain.len() + written_len.min(room)) };
         // SAFETY: the context is live.
         self.is_over = unsafe { sys::ZSTD_nextSrcSizeToDecompress(context) } == 0;

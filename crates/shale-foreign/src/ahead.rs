@@ -96,7 +96,7 @@ impl Read for Ahead {
 mod tests {
     use super::*;
 
-    /// Gives so many bytes, then fails.
+    /// Gives this many bytes, then fails.
     struct Failing(usize);
 
     impl Read for Failing {

@@ -1,4 +1,4 @@
-//! What every exporter implements: entries in order, each with its data right behind it.
+//! What every exporter implements: entries in order, each with its data right after it.
 
 use std::io;
 use std::ops::Range;
@@ -94,7 +94,7 @@ pub trait Archive {
     fn keeps(&self) -> Keeps;
 
     /// Begins an entry. Parents come before what is in them, and what is in a directory right
-    /// behind it.
+    /// after it.
     fn entry(&mut self, entry: &ArchiveEntry<'_>) -> io::Result<Taken>;
 
     /// The next bytes of the entry that was begun last.

@@ -63,7 +63,7 @@ impl Handed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the content at hand and returns what comes behind it; `None` at the end.
+    /// Leaves the content at hand and returns what comes after it; `None` at the end.
     pub(crate) fn next(&self) -> Option<Next> {
         let mut state = self.lock();
         loop {

@@ -665,7 +665,7 @@ mod tests {
         };
         assert!(change(5, 13).contains("version 0.13"));
         assert!(change(22, 1).contains("encrypted"));
-        // The method of the first block that has data, behind both headers.
+        // The method of the first block that has data, after both headers.
         assert!(change(24 + 6 + 26, ZPAQ).contains("ZPAQ"));
         assert!(change(24 + 6 + 26, 99).contains("method 99"));
     }

@@ -1,4 +1,4 @@
-//! Opens an archive of any format: recognises it, also behind a program that unpacks or mounts it,
+//! Opens an archive of any format: recognises it, also after a program that unpacks or mounts it,
 //! and makes a source of it.
 
 use std::fs::File;

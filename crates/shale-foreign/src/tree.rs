@@ -134,7 +134,7 @@ struct Held {
 }
 
 impl Blocks {
-    /// Holds about so many bytes, and at least one block.
+    /// Holds about this many bytes, and at least one block.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self { held: Mutex::default(), bytes_max }
     }

@@ -1,6 +1,6 @@
 //! The header of a bundle: one file that is an executable, this header and an image.
 //!
-//! The executable is the runtime of `crates/shale-runtime`. It finds the header behind its own end,
+//! The executable is the runtime of `crates/shale-runtime`. It finds the header after its own end,
 //! which is why this file also knows where the end of an ELF file is. `docs/format.md`, appendix F,
 //! is the normative text.
 
@@ -155,7 +155,7 @@ pub fn executable_len(head: &[u8; EXECUTABLE_HEAD_LEN]) -> Option<u64> {
     (table_offset > 0 && table_len > 0).then(|| table_offset.checked_add(table_len)).flatten()
 }
 
-/// Returns where the header of a bundle begins whose executable has so many bytes.
+/// Returns where the header of a bundle begins, from the length of its executable.
 pub fn bundle_offset(executable_len: u64) -> Option<u64> {
     executable_len.checked_next_multiple_of(BUNDLE_BLOCK_LEN as u64)
 }

@@ -74,7 +74,7 @@ impl Blank {
     /// Gives out the next `len` bytes, or what there is left.
     pub(crate) fn room(&mut self, len: usize) -> Room {
         let len = len.min(self.len - self.given);
-        // SAFETY: `given` is at most `len`, so this is in the object or right behind it.
+        // SAFETY: `given` is at most `len`, so this is in the object or right after it.
         let at = unsafe { self.start.add(self.given) };
         self.given += len;
         Room { held: Arc::clone(&self.held), at, left: len }

@@ -54,7 +54,7 @@ enum Node {
     Inode(Comparison),
     Uid(Comparison),
     Gid(Comparison),
-    /// Age in units of so many seconds.
+    /// Age in units of this many seconds.
     Age(Comparison, i64, Timestamp),
     Newer(Timestamp),
     Permissions(PermissionTest, u32),

@@ -1,4 +1,4 @@
-//! The executable at the start of a bundle: mounts the image behind it and becomes its program.
+//! The executable at the start of a bundle: mounts the image after it and becomes its program.
 //!
 //! One file is a bundle: this program, a header, an image. A start asks the driver of the same
 //! bundle for its mount, or starts a driver; then it executes the program in its own place. So

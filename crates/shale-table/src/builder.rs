@@ -211,7 +211,7 @@ impl TableBuilder {
     /// dictionary is kept. Page sizes that are not the default have to be set again.
     ///
     /// # Errors
-    /// There are not so many rows, root or index are damaged, or the source fails.
+    /// There are fewer rows, root or index are damaged, or the source fails.
     pub fn resume_at<S: PageSource>(
         schema: &'static Schema,
         root: &TableRoot,

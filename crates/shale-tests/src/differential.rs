@@ -245,7 +245,7 @@ fn listing(
     same("listing from the middle", Ok(tail), Ok(rest))
 }
 
-/// Names, types and positions behind them, from a position on.
+/// Names, types and positions after them, from a position on.
 fn names(
     folder: &OwnedFd,
     buffer_len: usize,

@@ -50,7 +50,7 @@ pub fn open_and_walk(bytes: &[u8]) {
     }
 }
 
-/// Parses the bytes behind the first as a page of the schema that the first byte chooses, and
+/// Parses the bytes after the first as a page of the schema that the first byte chooses, and
 /// reads all of it in every way.
 pub fn table_page(bytes: &[u8]) {
     let Some((first, plain)) = bytes.split_first() else { return };
@@ -66,7 +66,7 @@ pub fn table_page(bytes: &[u8]) {
     }
 }
 
-/// Takes the bytes as the input of [`table_page`], behind the two bytes of its length, and a patch.
+/// Takes the bytes as the input of [`table_page`], after the two bytes of its length, and a patch.
 /// Applies the patch, and reads the result in every way.
 pub fn page_patch(bytes: &[u8]) {
     let Some((len, rest)) = bytes.split_first_chunk() else { return };

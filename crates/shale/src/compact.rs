@@ -1,4 +1,4 @@
-//! Copies an image with some of its snapshots only. What no kept snapshot needs is left behind.
+//! Copies an image with some of its snapshots only. What no kept snapshot needs is dropped.
 
 use std::path::Path;
 use std::sync::Arc;

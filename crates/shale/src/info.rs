@@ -121,7 +121,7 @@ pub struct FrameGroup {
     pub stored_bytes: u64,
     /// Plain bytes decoded to read one of their bytes with an empty cache, on average.
     pub read_bytes_mean: u64,
-    /// Sum behind that mean.
+    /// Sum of which that is the mean.
     #[serde(skip)]
     decoded: u128,
 }

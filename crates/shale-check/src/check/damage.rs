@@ -144,7 +144,7 @@ pub(super) fn trace(
     }
     let mut streams = stream_ranges(context, root, &guilty, &lost);
     let mut hits = content_hits(context, root, &streams, &lost).unwrap_or_default();
-    // Chunks are rebuilt from contents, and at most so many times from each other.
+    // Chunks are rebuilt from contents, and a chain of them is bounded.
     for _ in 0..if root.has_chunks() { CHUNK_DEPTH_MAX } else { 0 } {
         let range_count = streams.len();
         streams.retain(|range| range.start < STREAM_REBUILT);

@@ -251,7 +251,7 @@ fn check_frame(
     expect(row, "stored offset", stored_offset, inside, "inside a section of frames")?;
     // Frames follow each other, so they share no bytes, and the image bounds their number.
     let follows = stored_offset >= *stored_end && stored_len > 0;
-    expect(row, "stored offset", stored_offset, follows, "behind the frame before")?;
+    expect(row, "stored offset", stored_offset, follows, "after the frame before")?;
     *stored_end = stored_offset + stored_len;
     let plain_len = record.plain_len;
     expect(row, "plain length", plain_len, plain_len > 0, "above 0")?;

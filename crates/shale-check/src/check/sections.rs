@@ -180,7 +180,7 @@ pub(super) fn walk(context: &Context<'_>, superblock: &Superblock) -> Result<Lay
     Ok(layout)
 }
 
-/// Section headers behind a place where one should be.
+/// Section headers after a place where one should be.
 #[derive(Default)]
 struct NextHeader {
     /// Offset of the first that is where it belongs.
@@ -220,7 +220,7 @@ fn next_header(context: &Context<'_>, from: u64, tag: u64) -> Result<NextHeader,
                     next.in_place = Some(offset);
                     return Ok(next);
                 }
-                // A copy of the image begins behind it.
+                // A copy of the image begins after it.
                 let is_copy = offset.checked_sub(claimed).is_some_and(|start| start >= from - 1);
                 if claimed >= from - 1 && !is_copy && next.shifted.is_none() {
                     next.shifted = Some((offset, claimed));
@@ -279,7 +279,7 @@ fn check_trailers(
             "trailer",
             None,
             format!(
-                "{behind} sections lie behind the last trailer: an append was not completed, or its \
+                "{behind} sections lie after the last trailer: an append was not completed, or its \
                  trailer is damaged; the state before it is whole if nothing else is reported"
             ),
         );

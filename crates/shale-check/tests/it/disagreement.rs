@@ -49,7 +49,7 @@ fn whatever_does_not_agree_is_said_and_by_any_number_of_threads_alike() {
         // The first name of a directory may be anything: the one before is another's.
         (|draft| rename(draft, 6, b"z"), &[]),
         (|draft| rename(draft, 9, b"a"), &["row 9: name `a` is not in order"]),
-        // Both kinds at once: names behind inodes, whoever was ready first.
+        // Both kinds at once: names come after inodes, whichever was ready first.
         (
             |draft| {
                 rename(draft, 9, b"a");

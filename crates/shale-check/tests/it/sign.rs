@@ -75,7 +75,7 @@ fn signatures_hold_for_one_image_and_one_key() {
     }
     fs::write(&path, &bytes).unwrap();
 
-    // In the image, and with parity before and behind: the identity stays.
+    // In the image, and with parity before and after it: the identity stays.
     add_parity(&path, &ParityOptions::default(), &NoProgress).unwrap();
     embed_signature(&path, &signature, &options).unwrap();
     add_parity(&path, &ParityOptions::default(), &NoProgress).unwrap();

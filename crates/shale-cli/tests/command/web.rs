@@ -95,7 +95,7 @@ impl Drop for Nginx {
 pub enum Rude {
     /// It sends the whole file, whatever is asked for.
     NoRanges,
-    /// It ends each answer after so many bytes.
+    /// It ends each answer after this many bytes.
     Cuts(usize),
     /// It accepts connections and never answers.
     Silent,

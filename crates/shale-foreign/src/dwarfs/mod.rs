@@ -1,4 +1,4 @@
-//! DwarFS 2.0 to 2.5, in: sections with and without index, behind any header; all its codecs;
+//! DwarFS 2.0 to 2.5, in: sections with and without index, after any header; all its codecs;
 //! packed metadata; holes.
 //!
 //! Written from the public description of the format; where that is silent (metadata fields, Rice

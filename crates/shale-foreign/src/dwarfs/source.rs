@@ -89,7 +89,7 @@ fn fault(what: impl Into<String>) -> ForeignError {
     ForeignError::new(FORMAT, what)
 }
 
-/// Where an image begins in a file that begins with `head`: at its start or behind a header, such
+/// Where an image begins in a file that begins with `head`: at its start or after a header, such
 /// as a program. Whether the sections follow each other shows when it is opened.
 pub fn find(head: &[u8]) -> Option<u64> {
     let at = head.windows(8).position(|bytes| &bytes[..6] == MAGIC && bytes[6] == 2)?;
@@ -240,7 +240,7 @@ impl Shared {
         Ok(found)
     }
 
-    /// Files behind all else, by the place of their first byte.
+    /// Files after all else, by the place of their first byte.
     fn order_by_place(&self, entries: &mut Vec<Listed>) -> Result<(), String> {
         let mut keyed = Vec::with_capacity(entries.len());
         for entry in entries.drain(..) {

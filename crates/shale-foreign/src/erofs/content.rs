@@ -228,7 +228,7 @@ impl Image {
     }
 
     fn lz4(&self, bytes: &[u8], len: usize) -> Result<Vec<u8>, String> {
-        // The first versions of mkfs.erofs padded blocks behind their data, later ones before it.
+        // The first versions of mkfs.erofs padded blocks after their data, later ones before it.
         let start = match self.superblock.incompatible & ZERO_PADDING {
             0 => 0,
             _ => bytes.iter().position(|&byte| byte != 0).unwrap_or(bytes.len()),

@@ -27,7 +27,7 @@ fn block(bytes: &[u8], len: usize) -> Option<Vec<u8>> {
         let offset = usize::from(u16::from_le_bytes([input.next()?, input.next()?]));
         let count = length(token & 15, &mut input)?.checked_add(4)?;
         let from = out.len().checked_sub(offset).filter(|_| offset > 0)?;
-        // The last match may go on behind what is wanted.
+        // The last match may go on after what is wanted.
         for at in from..from + count.min(len - out.len()) {
             out.push(out[at]);
         }

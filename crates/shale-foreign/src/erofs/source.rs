@@ -216,7 +216,7 @@ impl ErofsSource {
         let path = path.to_vec();
         let next = move || reader.next().map_err(|what| fault(what).of(&path));
         let stored = inode.len - holes.iter().map(|hole| hole.end - hole.start).sum::<u64>();
-        // Exactly so many, as the last piece may be longer.
+        // Exactly this many, as the last piece may be longer.
         let reader = Box::new(Pieces::new(next).take(stored));
         Ok(Content::Reader { reader, holes })
     }

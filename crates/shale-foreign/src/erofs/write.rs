@@ -208,7 +208,7 @@ impl<W: Read + Write + Seek> ErofsWriter<W> {
     }
 
     /// Finds a place for an inode of `head_len` bytes, whose tail must not leave a block. `after`
-    /// are further bytes behind it that may. Returns its offset in the image.
+    /// are further bytes after it that may. Returns its offset in the image.
     fn place(&mut self, head_len: u64, tail_len: u64, after: u64) -> io::Result<u64> {
         loop {
             let mut at = self.area.start + (self.area.bytes.len() as u64);

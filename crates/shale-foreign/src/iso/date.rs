@@ -15,7 +15,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
         - 719_468
 }
 
-/// A point in time, in a zone of so many quarters of an hour.
+/// A point in time, in a time zone given in quarters of an hour.
 fn at(date: [i64; 3], time: [i64; 3], nsec: u32, zone: u8) -> Option<Timestamp> {
     let [year, month, day] = date;
     let [hour, minute, second] = time;

@@ -34,7 +34,7 @@ const SMALL_LEN_MAX: u64 = 1 << 20;
 /// Which names an image is read by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Names {
-    /// Rock Ridge, whose fields begin after so many bytes.
+    /// Rock Ridge, whose fields begin after this many bytes.
     RockRidge(usize),
     Joliet,
     Plain,

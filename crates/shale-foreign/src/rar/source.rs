@@ -3,7 +3,7 @@
 //! All headers are read when it is opened. The library decompresses entries in the order in which
 //! they are stored and writes them; it runs in a thread of its own, which hands over. Lengths and
 //! checksums are compared there. An entry that cannot be decompressed is a problem; in a solid
-//! archive so are all entries behind it.
+//! archive so are all entries after it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ const MEMORY_LEN_MAX: u64 = DICTIONARY_LEN_MAX + (256 << 20);
 const BUFFERED_LEN_MAX: u64 = 8 << 20;
 /// Headers that are read into memory.
 const HEADERS_LEN_MAX: u64 = 256 << 20;
-/// Entries that end a decompression, which then begins anew behind them.
+/// Entries that end a decompression, which then begins anew after them.
 const RESTARTS_MAX: usize = 100;
 
 const WRONG_PASSWORD: &str = "the password is wrong, or it is corrupt";
@@ -257,7 +257,7 @@ fn resolve(members: &mut [Member]) -> HashMap<usize, usize> {
             (None, _) => {
                 members[number].kind = Err(format!(
                     "it has the content of {shown}, which does not precede it in the archive or \
-                     is replaced behind it"
+                     is replaced after it"
                 ));
             }
             (Some(original), Ok(Kind::Copy(_))) => {

@@ -47,7 +47,7 @@ struct Shared {
 
 /// How far a file was read.
 struct Cursor {
-    /// Block, or the tail behind them.
+    /// Block, or the tail after them.
     index: usize,
     /// Where the next stored block is.
     offset: u64,
@@ -270,7 +270,7 @@ impl Shared {
         Ok((!tail.is_empty()).then(|| tail.to_vec()))
     }
 
-    /// A block of exactly so many bytes.
+    /// A block of exactly this many bytes.
     fn block(&self, offset: u64, stored: u64, plain_len: u64) -> Result<Vec<u8>, String> {
         let plain = self.block_up_to(offset, stored, plain_len)?;
         match plain.len() as u64 == plain_len {

@@ -229,7 +229,7 @@ fn id(value: &[u8]) -> Result<Option<u32>, &'static str> {
 }
 
 /// Decimal seconds with a fraction, perhaps negative; digits beyond nanoseconds are dropped. Python
-/// writes the shortest and the longest numbers with a power of ten behind an `e`.
+/// writes the shortest and the longest numbers with a power of ten after an `e`.
 fn time(value: &[u8]) -> Result<Option<Timestamp>, &'static str> {
     const WRONG: &str = "is not a time";
     const BEYOND: &str = "is a time beyond 63 bits of seconds";

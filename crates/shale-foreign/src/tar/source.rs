@@ -149,7 +149,7 @@ impl TarSource {
         })
     }
 
-    /// Reads so many bytes of the archive and goes on behind the block they end in.
+    /// Reads this many bytes of the archive, and continues after the block in which they end.
     fn take_bytes(&mut self, len: u64, len_max: u64, what: &str) -> Result<Vec<u8>, ForeignError> {
         if len > len_max {
             return Err(fault(format!("{what} of {len} bytes, {len_max} are allowed")));

@@ -173,7 +173,7 @@ impl Directory {
         let corrupt = || format!("at byte {at} should be an entry of its directory: corrupt");
         let magic = self.take(file, 4)?.ok_or_else(corrupt)?;
         if magic == SIGNATURE_MAGIC {
-            // Whoever signed the directory did so behind all entries.
+            // A signature of the directory lies after all entries.
             self.at = self.end;
             self.taken = self.buffer.len();
             return Ok(None);

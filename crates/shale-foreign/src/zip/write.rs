@@ -3,7 +3,7 @@
 //!
 //! Files are deflated by several threads: short ones whole, longer ones in chunks that are one
 //! stream of deflate together. A short file says its lengths in front of its data, a longer one
-//! behind, so the output may be a pipe. What does not get smaller is stored. Permissions, owners
+//! after it, so the output may be a pipe. What does not get smaller is stored. Permissions, owners
 //! and symbolic links are kept, times to 100 ns. There are no devices, pipes and sockets, which
 //! are left out, no attributes, and no hard links, which become copies; holes are zeroes. The top
 //! directory has no entry.
@@ -228,7 +228,7 @@ impl<W: Write> ZipWriter<W> {
         let is_directory = head.name.ends_with(b"/");
         let entry = &mut self.directory;
         entry.extend_from_slice(ENTRY_MAGIC);
-        // A file longer than one chunk has its lengths behind it.
+        // A file longer than one chunk has its lengths after it.
         let is_long = head.len > CHUNK_LEN as u64;
         put16(entry, &[MADE_BY, version, head.flags(is_long), method]);
         put16(entry, &[head.dos_time.1, head.dos_time.0]);

@@ -134,7 +134,7 @@ fn cabinets_that_are_not_what_they_say_are_refused() {
         .expect_problem(&["below a"]);
 }
 
-/// A xar archive with this text in its table and these bytes behind the sum of the table.
+/// A xar archive with this text in its table and these bytes after the sum of the table.
 fn xar(table: &str, heap: &[u8]) -> Vec<u8> {
     let document = format!(
         "<?xml version=\"1.0\"?><xar><toc><checksum style=\"sha1\"><offset>0</offset>\

@@ -18,7 +18,7 @@ const FILES_MAX: usize = 1 << 16;
 const DIRECTORIES_MAX: usize = 64;
 /// Readers that are followed at once.
 const READERS_MAX: usize = 8;
-/// One in so many files is left out of a guess.
+/// One in this many files is left out of a guess.
 const SAMPLE: u32 = 16;
 /// What the read of a file that was not pushed adds to the score; one that is not read takes 1.
 const READ_SCORE: u32 = 4;

@@ -17,7 +17,7 @@ pub(super) enum Token {
     Run,
     /// Any number of bytes.
     RunOverSlashes,
-    /// The next so many tokens may be left out.
+    /// This many of the next tokens may be left out.
     Maybe(usize),
     /// A unit whose value is in one of the ranges, or in none of them; never a slash.
     Class {

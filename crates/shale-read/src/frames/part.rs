@@ -1,6 +1,6 @@
 //! A frame of which only the front is decoded, up to what its readers wanted.
 //!
-//! A read of a few bytes does not pay for all of a long frame: decoding stops behind the last
+//! A read of a few bytes does not pay for all of a long frame: decoding stops after the last
 //! wanted byte and goes on when more is wanted. No byte is decoded twice while the state of the
 //! decoder is kept. The cache bounds the memory of all states and drops the oldest; a frame
 //! without its state keeps its front, and is decoded as a whole once more is wanted.

@@ -33,7 +33,7 @@ struct Expected {
     kinds: BTreeMap<Vec<u8>, InodeKind>,
 }
 
-/// Takes numbers off the front of an input; zero behind its end.
+/// Takes numbers off the front of an input; zero after its end.
 struct Choices<'b>(&'b [u8]);
 
 impl Choices<'_> {

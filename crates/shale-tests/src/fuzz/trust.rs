@@ -236,7 +236,7 @@ pub fn damage_then_read(bytes: &[u8]) {
         }
         let options = CheckOptions::default().threads(1);
         if let Ok(report) = check(source, &options, &NoProgress) {
-            // What is clean is whole, with its parity or without, before or behind other data.
+            // What is clean is whole, with its parity or without, before or after other data.
             let (at, len) = (report.offset as usize, report.image_len as usize);
             let is_plain = WHOLE.iter().any(|whole| damaged.get(at..at + len) == Some(whole));
             assert!(!report.is_clean() || is_plain, "check finds nothing");

@@ -70,7 +70,7 @@ fn open_and_walk() {
 
 #[test]
 fn table_page() {
-    // Pages as a builder makes them, behind the byte that chooses their schema.
+    // Pages as a builder makes them, after the byte that chooses their schema.
     let mut seeds = seeds::pages();
     assert!(seeds.len() >= 7, "{} seeds", seeds.len());
     seeds.push(vec![0]);

@@ -1,4 +1,4 @@
-//! Promises about finding an image: behind a header of another program, from a newer version, not
+//! Promises about finding an image: after a header of another program, from a newer version, not
 //! there at all. Each refusal says why in words that lead on.
 
 use shale_read::MemorySource;

@@ -109,7 +109,7 @@ fn a_base_behind_a_header_is_a_base() {
     let found = Image::open_path(at("thin.shale")).unwrap();
     let tree = found.tree(&SnapshotChoice::Newest).unwrap();
     let expected = Manifest::of(&source).unwrap();
-    expected.assert_equals(&image::manifest_of(&tree).unwrap(), "over a base behind a header");
+    expected.assert_equals(&image::manifest_of(&tree).unwrap(), "over a base after a header");
     run(["check".as_ref(), at("thin.shale").as_os_str()]);
     // The same image without the header fits as well.
     std::fs::write(at("program"), &base).unwrap();

@@ -97,9 +97,9 @@ mod tests {
         tree(leaves.collect(), FAN_OUT as usize)
     }
 
-    /// Appends trees that cover so many bytes more than there are each time. Returns the lengths of
-    /// payloads, those of whole trees, and the numbers of runs. All hashes are found in an image
-    /// that has only the payloads.
+    /// Appends trees, each of which covers this many bytes more than the one before. Returns the
+    /// lengths of payloads, those of whole trees, and the numbers of runs. All hashes are found in
+    /// an image that has only the payloads.
     fn grow(steps: &[u64]) -> Vec<(usize, u64, usize)> {
         let mut image: Vec<(u64, Vec<u8>)> = Vec::new();
         let (mut old, mut sizes, mut covered_len) = (None::<OldTree>, Vec::new(), 0);

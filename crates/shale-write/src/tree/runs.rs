@@ -36,7 +36,7 @@ struct Run {
 }
 
 impl Run {
-    /// Returns whether all its keys are surely smaller than `key`. Keys that only differ behind
+    /// Returns whether all its keys are surely smaller than `key`. Keys that only differ after
     /// what the run keeps are taken for greater ones.
     fn is_before(&self, key: &[u8]) -> bool {
         self.last_key[..] < key[..key.len().min(LAST_KEY_LEN_MAX)]

@@ -225,7 +225,7 @@ fn what_cannot_be_read_is_an_error_that_names_everything() {
 fn nothing_is_read_once_there_can_be_no_image() {
     let bytes = Random(1).text(10_000);
     let (gone, _) = tricky(Trick::Vanishes, u64::MAX, Vec::new());
-    // Far enough behind that the first one's fate is known before these are read.
+    // Far enough after it that the first one's fate is known before these are read.
     let mut entries = vec![entry("gone", gone, 10_000)];
     let mut counts = Vec::new();
     for index in 0..2000 {
@@ -384,7 +384,7 @@ fn the_image_itself_is_left_out() {
     assert_eq!(content(&tree, b"file"), b"x");
 }
 
-/// An output with room for so many bytes.
+/// An output with room for this many bytes.
 struct Full(u64);
 
 impl Write for Full {
@@ -473,7 +473,7 @@ fn a_file_in_the_place_of_another_does_not_become_its_other_names() {
     }
 }
 
-/// Sets the cancel flag after so many reports.
+/// Sets the cancel flag after this many reports.
 struct CancelAfter(AtomicU64, Arc<AtomicBool>);
 
 impl Progress for CancelAfter {

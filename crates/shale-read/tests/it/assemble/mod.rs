@@ -161,7 +161,7 @@ impl Draft {
         let long_at = sparse_at + sparse.len() as u64;
         let long_len = (second.len() + third.len()) as u64;
         let extents = vec![
-            (0, 0), // The text and, right behind it, the first part of the sparse file.
+            (0, 0), // The text and, right after it, the first part of the sparse file.
             (sparse_at + 16, STREAM_HOLE),
             (sparse_at + 116, text_len + 16),
             (sparse_at + 132, STREAM_ZERO),

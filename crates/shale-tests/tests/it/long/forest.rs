@@ -47,7 +47,7 @@ fn a_directory_of_a_million_entries_lists_from_any_position() {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(&path, flags, Mode::empty()).unwrap();
     let mut buffer = vec![MaybeUninit::uninit(); 32 << 10];
-    // All of it: each name once, in order, and the position behind each, as telldir gives it.
+    // All of it: each name once, in order, and the position after each, as telldir gives it.
     let mut positions = Vec::with_capacity(COUNT);
     let mut inodes = HashMap::new();
     let mut entries = RawDir::new(&directory, &mut buffer);

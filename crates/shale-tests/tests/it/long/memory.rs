@@ -9,7 +9,7 @@ use shale_tests::command::{Mount, can_mount, create, expect_code, shale, shale_p
 use shale_tests::places;
 use shale_tests::random::Random;
 
-/// Makes a tree of so many MiB, half of it versions of each other.
+/// Makes a tree of this many MiB, half of it versions of each other.
 fn tree(folder: &Path, mib: usize) {
     let mut random = Random::new(11);
     for number in 0..mib / 2 {
