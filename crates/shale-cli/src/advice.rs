@@ -23,6 +23,7 @@ pub fn advice(error: &anyhow::Error, message: &str) -> Option<String> {
         let of_read = || cause.downcast_ref::<ReadError>().and_then(of_read);
         let of_mount = || cause.downcast_ref::<MountError>().and_then(of_mount);
         let of_age = || cause.downcast_ref::<shale_age::Error>().and_then(of_age);
+        let of_remote = || of_remote(cause);
         of_facade
             .or_else(of_age)
             .or_else(of_check)
@@ -30,6 +31,7 @@ pub fn advice(error: &anyhow::Error, message: &str) -> Option<String> {
             .or_else(of_host)
             .or_else(of_read)
             .or_else(of_mount)
+            .or_else(of_remote)
     })?;
     (!message.contains(name)).then_some(advice)
 }
@@ -40,6 +42,9 @@ fn of_facade(error: &Error) -> Option<Advice> {
         Error::Check(error) => of_check(error),
         Error::Extract(error) => of_extract(error),
         Error::Read(error) => of_read(error),
+        Error::ParityNeedsAll { .. } => {
+            Some(("--drop-parity", "use --drop-parity, or append to a file".into()))
+        }
         Error::Write(WriteError::TemporaryFile(error)) => of_full_disk(error),
         Error::Write(WriteError::Memory { needed, is_limit, .. }) => {
             let mib = needed.div_ceil(1 << 20);
@@ -168,6 +173,38 @@ fn of_mount(error: &MountError) -> Option<Advice> {
         ),
         _ => return None,
     })
+}
+
+/// Advice for an object that is elsewhere, also where its error is that of a read.
+#[cfg(feature = "remote")]
+fn of_remote(cause: &(dyn std::error::Error + 'static)) -> Option<Advice> {
+    use shale_remote::{Error, Reason};
+    let inner = || cause.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref::<Error>();
+    let signs = |what: &str| ("--no-sign-request", what.to_owned());
+    Some(match &cause.downcast_ref::<Error>().or_else(inner)?.reason {
+        Reason::Timeout { .. } => {
+            ("--timeout", "check the network, or allow more time with --timeout".into())
+        }
+        Reason::Offline => ("--offline", "leave out --offline to use the network".into()),
+        Reason::Denied { is_anonymous: true, .. } => {
+            signs("leave out --no-sign-request to use your credentials")
+        }
+        Reason::NoCredentials(_) | Reason::Denied { may_be_anonymous: true, .. } => {
+            signs("use --no-sign-request for a public object")
+        }
+        Reason::NotWritable => (
+            "--endpoint",
+            "write a file and upload it with the tool of the store, or use the S3 protocol of the \
+             store with --endpoint"
+                .into(),
+        ),
+        _ => return None,
+    })
+}
+
+#[cfg(not(feature = "remote"))]
+fn of_remote(_: &(dyn std::error::Error + 'static)) -> Option<Advice> {
+    None
 }
 
 #[cfg(test)]

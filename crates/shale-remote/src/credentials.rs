@@ -87,26 +87,23 @@ impl Signer {
         }
     }
 
-    /// What to do when access is denied.
+    /// True if the store also takes requests that are not signed.
+    pub(crate) fn may_be_anonymous(&self) -> bool {
+        matches!(self, Self::Aws(_) | Self::Google(_) | Self::Azure(_))
+    }
+
+    /// What to check when access is denied.
     pub(crate) fn advice(&self, is_anonymous: bool) -> &'static str {
         match self {
-            _ if is_anonymous => {
-                "the request was not signed; leave out --no-sign-request to use your credentials"
-            }
+            _ if is_anonymous => "the request was not signed",
             Self::Nobody => "put user and password into the URL (https://USER:PASSWORD@HOST/...)",
             Self::Basic(_) => "check user and password in the URL",
-            Self::Aws(_) => {
-                "check the credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID), or use --no-sign-request \
-                 for a public object"
-            }
+            Self::Aws(_) => "check the credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID)",
             Self::Google(_) => {
                 "check the credentials (GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth \
-                 application-default login`), or use --no-sign-request for a public object"
+                 application-default login`)"
             }
-            Self::Azure(_) => {
-                "check AZURE_STORAGE_ACCOUNT and the key or token, or use --no-sign-request for a \
-                 public object"
-            }
+            Self::Azure(_) => "check AZURE_STORAGE_ACCOUNT and the key or token",
         }
     }
 

@@ -34,8 +34,12 @@ pub enum Reason {
         status: u16,
         /// What the server said.
         detail: String,
-        /// Which credentials were used, and what to do.
+        /// Which credentials were used, and what to check.
         advice: &'static str,
+        /// True if the request was not signed because the caller wanted that.
+        is_anonymous: bool,
+        /// True if the store also takes requests that are not signed.
+        may_be_anonymous: bool,
     },
     /// The server sends whole files only.
     #[error(
@@ -61,9 +65,7 @@ pub enum Reason {
     #[error("cannot reach the server: {0}; check the network, the URL and the proxy settings")]
     Unreachable(String),
     /// The server did not answer, or sent nothing for too long.
-    #[error(
-        "no answer within {seconds} s ({what}); check the network, or allow more time with --timeout"
-    )]
+    #[error("no answer within {seconds} s ({what})")]
     Timeout {
         /// What was waited for.
         what: &'static str,
@@ -85,11 +87,14 @@ pub enum Reason {
         "no secure connection: {0}; check the certificate of the server (SSL_CERT_FILE adds one)"
     )]
     Tls(String),
-    /// Credentials cannot be found or read.
+    /// There are no credentials for a store that also takes requests that are not signed.
+    #[error("credentials: none found for {0}")]
+    NoCredentials(&'static str),
+    /// Credentials cannot be read.
     #[error("credentials: {0}")]
     Credentials(String),
     /// The object is not in the cache, and the network must not be used.
-    #[error("not in the cache, and --offline forbids the network")]
+    #[error("not in the cache, and the network must not be used")]
     Offline,
     /// Another object has the name.
     #[error("an object of this name exists; nothing was replaced")]
@@ -98,10 +103,7 @@ pub enum Reason {
     #[error("the object was changed by somebody else meanwhile; it was left as it is, try again")]
     Replaced,
     /// Objects cannot be written there.
-    #[error(
-        "only s3:// can be written to; write a file and upload it with the tool of the store, or use \
-         the S3 protocol of the store with --endpoint"
-    )]
+    #[error("only s3:// can be written to")]
     NotWritable,
     /// The caller gave up.
     #[error("cancelled; nothing was written")]
@@ -143,7 +145,9 @@ impl Reason {
     fn io_kind(&self) -> io::ErrorKind {
         match self {
             Reason::NotFound { .. } => io::ErrorKind::NotFound,
-            Reason::Denied { .. } | Reason::Credentials(_) => io::ErrorKind::PermissionDenied,
+            Reason::Denied { .. } | Reason::NoCredentials(_) | Reason::Credentials(_) => {
+                io::ErrorKind::PermissionDenied
+            }
             Reason::NoRanges => io::ErrorKind::Unsupported,
             Reason::Changed(_) => io::ErrorKind::StaleNetworkFileHandle,
             Reason::Unreachable(_) | Reason::Offline => io::ErrorKind::HostUnreachable,

@@ -370,7 +370,13 @@ impl Fetcher {
         let advice = self.signer.advice(self.is_anonymous);
         let reason = match status {
             404 | 410 => Reason::NotFound { status, detail },
-            _ if is_denied => Reason::Denied { status, detail, advice },
+            _ if is_denied => Reason::Denied {
+                status,
+                detail,
+                advice,
+                is_anonymous: self.is_anonymous,
+                may_be_anonymous: self.signer.may_be_anonymous(),
+            },
             412 => Reason::Changed("another ETag".into()),
             416 if is_open => Reason::Changed("it is shorter".into()),
             416 if total.as_deref() == Some("bytes */0") => {
@@ -424,7 +430,7 @@ fn pause(failed: u32) -> Duration {
     longest / 2 + (longest / 2) * (chance as u32) / 512
 }
 
-/// Lets so many requests through at once.
+/// Lets this many requests through at once.
 #[derive(Debug)]
 struct Gate {
     free: Mutex<usize>,

@@ -125,9 +125,7 @@ pub fn append(
     }
     let facts = parity_facts(&image)?;
     if options.below.is_some() && facts.is_some() && !options.drops_parity {
-        let what = "it has parity, and that of the new part needs all of it; use --drop-parity, or \
-                    append to a file";
-        return Err(refused(path, what.to_owned()));
+        return Err(Error::ParityNeedsAll { path: path.to_owned() });
     }
     let is_signed = !signatures(&image)?.is_empty();
     let start = image.offset();

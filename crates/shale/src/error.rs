@@ -42,6 +42,15 @@ pub enum Error {
         /// Why.
         what: String,
     },
+    /// Only the end of the image is written, and parity of it would need all bytes before.
+    #[error(
+        "cannot append to {}: it has parity, and that of the new part needs all of it",
+        path.display()
+    )]
+    ParityNeedsAll {
+        /// The file of the image.
+        path: PathBuf,
+    },
     /// No thin image can be made over this base.
     #[error("{base} cannot be the base of a thin image: {what}")]
     NotBase {

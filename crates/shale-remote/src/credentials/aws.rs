@@ -16,8 +16,7 @@ use crate::http::{Client, Request};
 use crate::options::Options;
 use crate::text;
 
-const NONE_FOUND: &str = "none found for S3; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and \
-     AWS_SECRET_ACCESS_KEY, or use --no-sign-request for a public object";
+const NONE_FOUND: &str = "S3; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
 
 /// Signs requests to S3, and to stores that speak its protocol.
 #[derive(Debug)]
@@ -110,7 +109,7 @@ impl Aws {
                 return Ok(found);
             }
         }
-        Err(Reason::Credentials(NONE_FOUND.into()))
+        Err(Reason::NoCredentials(NONE_FOUND))
     }
 
     /// A role taken on with a token that the cluster keeps in a file.

@@ -17,8 +17,8 @@ use crate::text;
 const VERSION: &str = "2023-11-03";
 const RESOURCE: &str = "https://storage.azure.com/";
 const FORM: &str = "application/x-www-form-urlencoded";
-const NONE_FOUND: &str = "none found for Azure; set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or \
-     AZURE_STORAGE_CONNECTION_STRING, or use --no-sign-request for a public object";
+const NONE_FOUND: &str = "Azure; set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or \
+     AZURE_STORAGE_CONNECTION_STRING";
 
 /// Signs requests to Azure Blob Storage.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl Azure {
     fn find(&self) -> Result<(String, Option<Duration>), Reason> {
         let client = variable("AZURE_CLIENT_ID");
         let Some((client, tenant)) = client.clone().zip(variable("AZURE_TENANT_ID")) else {
-            return from_machine(client).ok_or_else(|| Reason::Credentials(NONE_FOUND.into()));
+            return from_machine(client).ok_or(Reason::NoCredentials(NONE_FOUND));
         };
         let encode = |text: &str| text::encode(text.trim().as_bytes(), false);
         let proof = match (variable("AZURE_CLIENT_SECRET"), variable("AZURE_FEDERATED_TOKEN_FILE"))
@@ -140,7 +140,7 @@ impl Azure {
                 encode("urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
                 encode(&read_file(file.as_ref())?)
             ),
-            (None, None) => return Err(Reason::Credentials(NONE_FOUND.into())),
+            (None, None) => return Err(Reason::NoCredentials(NONE_FOUND)),
         };
         let host = variable("AZURE_AUTHORITY_HOST")
             .unwrap_or_else(|| "https://login.microsoftonline.com".into());

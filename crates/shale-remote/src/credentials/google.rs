@@ -18,8 +18,8 @@ use crate::text;
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
 const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 const FORM: &str = "application/x-www-form-urlencoded";
-const NONE_FOUND: &str = "none found for Google Cloud Storage; set GOOGLE_APPLICATION_CREDENTIALS, \
-     run `gcloud auth application-default login`, or use --no-sign-request for a public object";
+const NONE_FOUND: &str = "Google Cloud Storage; set GOOGLE_APPLICATION_CREDENTIALS, or \
+     run `gcloud auth application-default login`";
 
 /// Signs requests to Google Cloud Storage.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Google {
             .or_else(|| Some(home()?.join(".config/gcloud")));
         let default = config.map(|dir| dir.join("application_default_credentials.json"));
         let Some(path) = named.or(default.filter(|path| path.exists())) else {
-            return from_machine().ok_or_else(|| Reason::Credentials(NONE_FOUND.into()));
+            return from_machine().ok_or(Reason::NoCredentials(NONE_FOUND));
         };
         let bad = |what: &str| Reason::Credentials(format!("{}: {what}", path.display()));
         let json: Value =
