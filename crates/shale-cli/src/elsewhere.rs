@@ -167,14 +167,12 @@ mod with {
             let what = format!("--endpoint {endpoint}: it must begin with http:// or https://");
             return Err(Misuse(what).into());
         }
-        let mut options = Options {
-            endpoint: args.endpoint.clone(),
-            region: args.region.clone(),
-            is_anonymous: args.no_sign_request,
-            is_offline: args.offline,
-            cache: cache_options(args),
-            ..Options::default()
-        };
+        let mut options = Options::default();
+        options.endpoint.clone_from(&args.endpoint);
+        options.region.clone_from(&args.region);
+        options.is_anonymous = args.no_sign_request;
+        options.is_offline = args.offline;
+        options.cache = cache_options(args);
         if let Some(seconds) = args.timeout {
             options.timeout = Duration::from_secs(seconds);
         }
@@ -190,7 +188,7 @@ mod with {
         let home = || Some(PathBuf::from(variable("HOME")?).join(".cache"));
         let default = || Some(xdg.or_else(home)?.join("shale"));
         let dir = args.cache_dir.clone().or_else(default)?;
-        (bytes_max > 0).then_some(CacheOptions { dir, bytes_max })
+        (bytes_max > 0).then(|| CacheOptions::new(dir, bytes_max))
     }
 
     /// The cache on disk and its directory; `None` if there is none.

@@ -29,6 +29,7 @@ pub struct Settings {
 /// Options of zstd that replace those of the level; `None` keeps the level's. The numbers are
 /// explained in zstd's manual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub struct ZstdOptions {
     /// How matches are searched and chosen.
     pub strategy: Option<ZstdStrategy>,
@@ -63,6 +64,7 @@ pub enum ZstdStrategy {
 
 /// Options of LZMA that replace those of the level; `None` keeps the level's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub struct LzmaOptions {
     /// Search harder: the `e` of `9e`.
     pub extreme: bool,

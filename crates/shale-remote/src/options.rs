@@ -5,6 +5,7 @@ use std::time::Duration;
 
 /// How objects are opened and read.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Options {
     /// Address of the store, instead of the public one of its kind. Default: `None`.
     pub endpoint: Option<String>,
@@ -33,11 +34,19 @@ pub struct Options {
 
 /// Where the cache on disk is, and how large it may grow.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheOptions {
     /// Its directory, which is made if it is missing.
     pub dir: PathBuf,
     /// Bytes of cached blocks at most.
     pub bytes_max: u64,
+}
+
+impl CacheOptions {
+    /// A cache in `dir` that grows to `bytes_max` bytes at most.
+    pub fn new(dir: PathBuf, bytes_max: u64) -> Self {
+        Self { dir, bytes_max }
+    }
 }
 
 impl Default for Options {
