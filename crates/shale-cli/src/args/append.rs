@@ -42,7 +42,7 @@ pub struct Append {
     /// Wait while another process writes to the image.
     #[arg(long)]
     pub wait: bool,
-    /// Do not note what the new data is like. The next append then decodes all of it to find what
+    /// Do not store an index of the new data. The next append then decodes all of it to find what
     /// it can share.
     #[arg(long)]
     pub no_append_index: bool,

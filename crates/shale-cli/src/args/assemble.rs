@@ -28,7 +28,7 @@ pub struct Copying {
 /// `shale compact`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-      shale compact logs.shale -o small.shale             leave behind what nothing needs\n  \
+      shale compact logs.shale -o small.shale             drop what nothing needs\n  \
       shale compact a.shale --keep v2 --keep v3 -o b.shale   two snapshots only")]
 pub struct Compact {
     /// The image.

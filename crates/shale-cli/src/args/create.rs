@@ -13,11 +13,12 @@ use crate::size;
 /// `shale create`.
 #[derive(Debug, Args)]
 pub struct Create {
-    /// What to pack: directories, archives (tar, plain or compressed; zip), images (SquashFS,
-    /// DwarFS, ShaleFS) and images of containers (OCI layouts, archives of `docker save`); `-` is a
-    /// tar archive from standard input.
+    /// What to pack: directories, archives (tar, cpio, zip, 7z, RAR and others), images (SquashFS,
+    /// DwarFS, EROFS, ISO 9660, ShaleFS) and images of containers (OCI layouts, archives of `docker
+    /// save`); `-` is a tar archive from standard input.
     ///
-    /// IMAGE@SNAPSHOT is a snapshot of a ShaleFS image, in the words of --snapshot elsewhere.
+    /// IMAGE@SNAPSHOT is a snapshot of a ShaleFS image: SNAPSHOT is written as for --snapshot of
+    /// `shale mount`.
     ///
     /// SOURCE=/PREFIX stores a source below a path of the image. With several sources, a directory
     /// without a prefix is stored under its own name, and an archive at the root. Directories with
@@ -104,13 +105,13 @@ pub struct How {
     /// Pack files that match in another way: codec=CODEC[:SETTINGS], level=0 to 9, lines=on|off
     /// (lines of text as columns), recompress=on|off, category=NAME. Can be repeated.
     ///
-    /// Patterns are those of --exclude, and a directory stands for all files below it. The first
-    /// rule that matches a file decides, as with --exclude; what it does not name is as without
-    /// rules. `level` gives the codecs, filters and frames of that level, and levels below 4 have
-    /// no references; everything else is that of --level. `codec` or `level` replaces --codec.
-    /// `category` says what the files are taken for: generic, text, code, audio, sensor or
-    /// incompressible. Equal contents are stored once, as the first file asks for. A rule that
-    /// matches nothing is a warning.
+    /// Patterns are those of --exclude; a match of a directory includes all files below it. The
+    /// first rule that matches a file decides, as with --exclude; keys that it does not name keep
+    /// their value. `level` gives the codecs, filters and frames of that level, and levels below 4
+    /// have no references; everything else is that of --level. `codec` or `level` replaces
+    /// --codec. `category` says what the files are taken for: generic, text, code, audio, sensor or
+    /// incompressible. Equal contents are stored once, as the rule of the first file says. A rule
+    /// that matches nothing is a warning.
     #[arg(long, value_name = "PATTERN: KEY=VALUE,...", allow_hyphen_values = true)]
     pub rule: Vec<OsString>,
     /// Order of file contents in the image, instead of the level's.
@@ -177,7 +178,7 @@ pub struct How {
     /// the tree that their layers make.
     #[arg(long, conflicts_with_all = ["tag", "platform"], help_heading = "Container images")]
     pub container_files: bool,
-    /// File whose first line is the password of encrypted archives (zip, 7z).
+    /// File whose first line is the password of encrypted archives (zip, 7z, RAR).
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
     /// Pack the targets of symbolic links instead of the links. Dangling links and loops count as
@@ -202,8 +203,8 @@ pub struct How {
     /// A label for the image, which `shale info` shows.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
-    /// Directory for temporary files (default: the directory of the output; TMPDIR or /tmp if that
-    /// is standard output or a URL, whose image is there until it is uploaded).
+    /// Directory for temporary files, and for the image until it is uploaded to a URL (default: the
+    /// directory of the output; TMPDIR or /tmp if the output is standard output or a URL).
     #[arg(long, value_name = "DIR")]
     pub temp_dir: Option<PathBuf>,
 }

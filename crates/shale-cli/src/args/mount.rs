@@ -43,7 +43,7 @@ impl ViewChoice {
     override_usage = "shale mount [OPTIONS] IMAGE DIR\n       shale mount [OPTIONS] IMAGE=DIR...\n       \
                       shale mount [OPTIONS] IMAGE... --union DIR",
     after_help = "\
-IMAGE@SNAPSHOT mounts one snapshot of an image, in the same words as --snapshot.
+IMAGE@SNAPSHOT mounts one snapshot of an image; SNAPSHOT is written as for --snapshot.
 
 Examples:
   shale mount backup.shale /mnt

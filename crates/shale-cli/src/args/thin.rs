@@ -12,7 +12,8 @@ use crate::size;
 #[derive(Debug, Clone, Default, Args)]
 pub struct BaseArgs {
     /// The base of a thin image: a file, a directory that holds it, or a URL. By default it is
-    /// looked for beside the thin image. Can be repeated. `create` makes a thin image over it.
+    /// looked for beside the thin image. Can be repeated. With `create`, the new image is a thin
+    /// one over this base.
     #[arg(
         long,
         global = true,

@@ -373,7 +373,7 @@ fn a_missing_directory_for_temporary_files_is_named() {
     }
     // TMPDIR counts where the output has no directory, as the help says.
     let help = stage.text(&["create", "--help"]).replace("\n          ", " ");
-    assert!(help.contains("TMPDIR or /tmp if that is standard output"), "{help}");
+    assert!(help.contains("TMPDIR or /tmp if the output is standard output"), "{help}");
     for (output, code) in [("x", 0), ("-", 1)] {
         // What comes from a pipe is stored first.
         let shale = env!("CARGO_BIN_EXE_shale");
