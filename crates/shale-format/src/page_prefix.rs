@@ -128,7 +128,8 @@ pub fn plain_bytes<E: From<FormatError> + From<TableError>>(
         // Patches are short, so those of a whole chain fit in memory.
         patches.push(match head.is_compressed {
             true => decode(&at, Prefix::None, body)?,
-            false => body.to_vec(),
+            false if body.len() == at.plain_len as usize => body.to_vec(),
+            false => return Err(other_len(&at).into()),
         });
         at = head.base;
     }
@@ -176,6 +177,15 @@ fn plain_bytes_of_prefixed<E: From<FormatError>>(
         plain = decode(page, Prefix::Page(&plain), compressed)?;
     }
     Ok(plain)
+}
+
+fn other_len(patch: &PageRef) -> FormatError {
+    FormatError::Field {
+        structure: STRUCTURE,
+        field: "plain length of a patch that is not compressed",
+        found: u64::from(patch.plain_len),
+        allowed: "that of the patch",
+    }
 }
 
 fn too_many(depth: usize, allowed: &'static str) -> FormatError {
@@ -281,6 +291,19 @@ mod tests {
         );
         assert!(found.is_err());
         assert_eq!(read, PAGE_PATCH_DEPTH_MAX);
+        // A patch that is stored as it is has the length that its page names.
+        let mut read = 0;
+        let found = plain_bytes::<Failure>(
+            &PageRef { plain_len: 1, ..page(5000, PAGE_PATCH) },
+            |at| {
+                read += 1;
+                let base = page(at.offset - 100, 0);
+                Ok(PatchHead { generation: 0, base, is_compressed: false }.encode())
+            },
+            |_, _, _| Ok(Vec::new()),
+        );
+        assert!(found.is_err());
+        assert_eq!(read, 1, "the base is not read");
         // A patch is no prefix.
         let found = plain_bytes::<Failure>(
             &page(5000, PAGE_WITH_PREFIX),

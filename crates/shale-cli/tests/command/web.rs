@@ -39,7 +39,8 @@ impl Nginx {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let text = format!(
                 "{user} worker_processes 1; pid {d}/pid; error_log {d}/error; events {{}}\n\
-                 http {{ log_format short '$status $body_bytes_sent $connection'; access_log {d}/log short;\n\
+                 http {{ log_format short '$status $body_bytes_sent $connection';\n\
+                 access_log {d}/log short;\n\
                  client_body_temp_path {d}/1; proxy_temp_path {d}/2; fastcgi_temp_path {d}/3;\n\
                  uwsgi_temp_path {d}/4; scgi_temp_path {d}/5;\n\
                  server {{ listen 127.0.0.1:{port}; root {root}; {more} }} }}\n"
