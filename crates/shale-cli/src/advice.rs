@@ -5,17 +5,18 @@
 
 use std::io::{self, ErrorKind};
 
+use shale::foreign::lacks;
 use shale::read::{Fault, ReadError};
 use shale::write::WriteError;
 use shale::{CheckError, Error, ExtractError, HostError, ParityProblem, SignProblem};
 use shale_fuse::MountError;
 
 /// An option or command that helps, and the sentence that names it.
-type Advice = (&'static str, String);
+pub type Advice = (&'static str, String);
 
 /// Returns what the user can do about an error, unless its message already names that option.
 pub fn advice(error: &anyhow::Error, message: &str) -> Option<String> {
-    let (name, advice) = error.chain().find_map(|cause| {
+    let of_cause = error.chain().find_map(|cause| {
         let of_facade = cause.downcast_ref::<Error>().and_then(of_facade);
         let of_check = || cause.downcast_ref::<CheckError>().and_then(of_check);
         let of_extract = || cause.downcast_ref::<ExtractError>().and_then(of_extract);
@@ -32,8 +33,20 @@ pub fn advice(error: &anyhow::Error, message: &str) -> Option<String> {
             .or_else(of_read)
             .or_else(of_mount)
             .or_else(of_remote)
-    })?;
+    });
+    let (name, advice) = of_cause.or_else(|| of_words(message))?;
     (!message.contains(name)).then_some(advice)
+}
+
+/// Advice for what an archive lacks, which its error says in words.
+pub fn of_words(message: &str) -> Option<Advice> {
+    let advice = [
+        (lacks::PASSWORD, "--password-file", "name a file with its password: --password-file FILE"),
+        (lacks::TAG, "--tag", "choose one with --tag, or use --all-tags for a snapshot of each"),
+        (lacks::PLATFORM, "--platform", "choose one with --platform"),
+    ];
+    let found = advice.into_iter().find(|(words, ..)| message.contains(words));
+    found.map(|(_, name, advice)| (name, advice.to_owned()))
 }
 
 fn of_facade(error: &Error) -> Option<Advice> {

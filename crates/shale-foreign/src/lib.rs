@@ -12,6 +12,7 @@
 // What all share.
 mod names; // paths of archives as paths of a tree
 mod error; // why an archive cannot be read
+pub mod lacks; // what only the caller can give
 mod selection; // filter rules
 mod acl; // access control lists as text
 mod base64; // bytes as text

@@ -121,7 +121,7 @@ pub(crate) fn refuse(reply: Reply<'_>, status: u16) -> io::Result<bool> {
         404 => "There is no such file in the image.\n",
         405 => "An image is read-only.\n",
         416 => "The range is beyond the end of the file.\n",
-        421 => "This server is for this machine; ask for it as localhost, or use --token.\n",
+        421 => "Without a token, this server is for its machine only; ask for it as localhost.\n",
         503 => "Too many connections; try again later.\n",
         _ => "The image cannot be read here; `shale check` says what is damaged.\n",
     };

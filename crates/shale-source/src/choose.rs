@@ -123,13 +123,13 @@ impl Choose {
     }
 
     /// Returns why an entry with these metadata is left out, if it is.
-    fn refuses(&self, metadata: &Metadata) -> Option<&'static str> {
+    fn refuses(&self, metadata: &Metadata) -> Option<String> {
         let is_long = |max| metadata.kind == InodeKind::File && metadata.len > max;
         let is_old = |than| metadata.kind != InodeKind::Directory && metadata.mtime < than;
-        if self.len_max.is_some_and(is_long) {
-            return Some("it is larger than --max-size");
+        if let Some(max) = self.len_max.filter(|max| is_long(*max)) {
+            return Some(format!("it is larger than {max} bytes"));
         }
-        self.newer.is_some_and(is_old).then_some("it is older than --newer")
+        self.newer.is_some_and(is_old).then(|| "it is older than what is packed".to_owned())
     }
 
     /// True if the entry at this path of the image is packed.
@@ -200,7 +200,7 @@ impl Select for Chosen {
             let mut decisions = record.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(decision) = decisions.iter_mut().rev().find(|known| known.path == path) {
                 decision.is_taken = false;
-                decision.reason = reason.as_bytes().to_vec();
+                decision.reason = reason.into_bytes();
             }
         }
         false

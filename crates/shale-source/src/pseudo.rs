@@ -223,7 +223,9 @@ impl EntrySource for Changed {
         let unmet = changes.filter(|(_, change)| !change.is_met.load(Ordering::Relaxed));
         let mut paths: Vec<String> = unmet.map(|(path, _)| escape(path)).collect();
         paths.sort();
-        warnings.extend(paths.iter().map(|path| format!("--pseudo: there is no {path} to change")));
+        warnings.extend(
+            paths.iter().map(|path| format!("a pseudo file changes {path}, which does not exist")),
+        );
         warnings
     }
 

@@ -20,6 +20,7 @@ use shale::{
     SourceError, SourceOptions, Surveyed,
 };
 
+use crate::advice::of_words;
 use crate::args::{How, OrderChoice, Switch, Target, TimeName};
 use crate::bar::Bar;
 use crate::exit::{Exit, Misuse};
@@ -343,8 +344,10 @@ pub fn refused(error: shale::Error, nothing: String, say: &Say) -> anyhow::Error
              what was read, and names them"
         );
     }
+    let fix = problems.iter().find_map(|problem| of_words(&problem.kind.to_string()));
+    let fix = fix.map_or_else(|| "fix this".to_owned(), |(_, advice)| advice);
     anyhow!(
-        "{nothing}: {entries} could not be read. Fix this, or use --skip-unreadable to pack the rest"
+        "{nothing}: {entries} could not be read; {fix}, or use --skip-unreadable to pack the rest"
     )
 }
 

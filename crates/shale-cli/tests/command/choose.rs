@@ -61,7 +61,7 @@ fn sizes_and_times_choose_files_of_trees_and_archives() {
     );
     stage.fails(1, &["create", "tree", "--newer", "./none", "-o", "y"], &["--newer", "./none"]);
     let words = ["create", "tree", "--max-size", "4999", "--filter-dry-run", "-o", "y.shale"];
-    assert!(stage.text(&words).contains("- d/large    [it is larger than --max-size]"));
+    assert!(stage.text(&words).contains("- d/large    [it is larger than 4999 bytes]"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::blobs::{Blobs, Digest};
 use super::fault::fault;
 use super::options::OciOptions;
 use crate::error::ForeignError;
+use crate::lacks;
 
 /// Layers of an image; runtimes allow some 500.
 const LAYERS_MAX: usize = 4096;
@@ -77,7 +78,7 @@ pub(super) fn names(blobs: &Blobs) -> Result<Vec<String>, ForeignError> {
     let mut names: Vec<String> = Vec::new();
     for candidate in candidates(blobs)? {
         let Some(name) = candidate.names.into_iter().next() else {
-            return Err(fault("it has an image without a tag, which --all-tags cannot name"));
+            return Err(fault("it has an image without a tag, so its snapshot would have no name"));
         };
         if !names.contains(&name) {
             names.push(name);
@@ -101,8 +102,8 @@ pub(super) fn choose(blobs: &Blobs, options: &OciOptions) -> Result<Image, Forei
     let first_names = tagged.first().map(|candidate| &candidate.names);
     if tagged.iter().any(|candidate| Some(&candidate.names) != first_names) {
         return Err(fault(format!(
-            "it has several images, and an image of ShaleFS made of it would be one of them; \
-             choose one with --tag, or --all-tags for a snapshot of each: {}",
+            "{}, and an image of ShaleFS made of it would be one of them: {}",
+            lacks::TAG,
             tags(&tagged)
         )));
     }
@@ -120,10 +121,7 @@ pub(super) fn choose(blobs: &Blobs, options: &OciOptions) -> Result<Image, Forei
         ([], Some(wanted)) => {
             Err(fault(format!("it has no image for {wanted}; it has {}", platforms())))
         }
-        _ => Err(fault(format!(
-            "it has images for several platforms; choose one with --platform: {}",
-            platforms()
-        ))),
+        _ => Err(fault(format!("{}: {}", lacks::PLATFORM, platforms()))),
     }
 }
 

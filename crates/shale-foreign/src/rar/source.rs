@@ -29,6 +29,7 @@ use super::headers::{self, Kind};
 use crate::error::ForeignError;
 use crate::handed::{self, Handed, Message, Next, PIECE_LEN, SMALL_LEN_MAX};
 use crate::identity::Identities;
+use crate::lacks;
 use crate::names;
 use crate::selection::Selection;
 use crate::tree::{ImageFile, Seekable, seed_of};
@@ -44,7 +45,6 @@ const HEADERS_LEN_MAX: u64 = 256 << 20;
 const RESTARTS_MAX: usize = 100;
 
 const WRONG_PASSWORD: &str = "the password is wrong, or it is corrupt";
-const NEEDS_PASSWORD: &str = "it is encrypted; name a file with its password by --password-file";
 
 fn fault(what: impl Into<String>) -> ForeignError {
     ForeignError::new(FORMAT, what)
@@ -161,7 +161,7 @@ fn in_words(error: &Error, has_password: bool) -> String {
         _ => {}
     }
     match error.kind() {
-        ErrorKind::PasswordRequired => NEEDS_PASSWORD.to_owned(),
+        ErrorKind::PasswordRequired => lacks::PASSWORD.to_owned(),
         ErrorKind::BadPassword if has_password => WRONG_PASSWORD.to_owned(),
         ErrorKind::ChecksumMismatch if has_password => {
             "its bytes do not have its checksum: it is corrupt, or the password is wrong".to_owned()

@@ -21,6 +21,7 @@ use shale_model::{
 use crate::error::ForeignError;
 use crate::handed::{self, Handed, Message, Next, PIECE_LEN, SMALL_LEN_MAX};
 use crate::identity::Identities;
+use crate::lacks;
 use crate::names;
 use crate::selection::Selection;
 use crate::tree::{ImageFile, Seekable, seed_of};
@@ -115,13 +116,9 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
 /// The error of the library in words.
 fn in_words(error: &Error, has_password: bool) -> String {
     match error {
-        Error::PasswordRequired => "it is encrypted; name a file with its password by \
-                                    --password-file"
-            .to_owned(),
+        Error::PasswordRequired => lacks::PASSWORD.to_owned(),
         Error::MaybeBadPassword(_) if has_password => WRONG_PASSWORD.to_owned(),
-        Error::MaybeBadPassword(_) => "it is encrypted; name a file with its password by \
-                                       --password-file"
-            .to_owned(),
+        Error::MaybeBadPassword(_) => lacks::PASSWORD.to_owned(),
         Error::ChecksumVerificationFailed | Error::NextHeaderCrcMismatch if has_password => {
             WRONG_PASSWORD.to_owned()
         }

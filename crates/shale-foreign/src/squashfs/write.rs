@@ -413,7 +413,7 @@ impl<W: Write + Seek> SquashfsWriter<W> {
                 if block_count > BLOCK_COUNT_MAX {
                     return Err(format!(
                         "left out: {} bytes are {block_count} blocks, {BLOCK_COUNT_MAX} are \
-                         possible; larger blocks may help (--block-size 1M)",
+                         possible; larger blocks may help",
                         metadata.len
                     ));
                 }

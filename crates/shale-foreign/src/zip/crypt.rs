@@ -10,9 +10,6 @@ use sha1::Sha1;
 
 use crate::tree::le;
 
-/// Says what to do about an entry without a password.
-pub(super) const NO_PASSWORD: &str =
-    "it is encrypted; name a file with the password by --password-file";
 pub(super) const WRONG_PASSWORD: &str = "the password is wrong, or it is corrupt";
 
 /// Rounds of the derivation of keys.

@@ -22,6 +22,7 @@ use super::{crypt, method};
 use crate::decompress::Decompress;
 use crate::error::ForeignError;
 use crate::identity::Identities;
+use crate::lacks;
 use crate::names;
 use crate::selection::Selection;
 use crate::tree::{FileRange, ImageFile, seed_of};
@@ -173,7 +174,7 @@ impl ZipSource {
                         unpack it with 7z and pack what comes out"
                 .to_owned());
         } else {
-            let password = self.password.as_deref().ok_or(crypt::NO_PASSWORD)?;
+            let password = self.password.as_deref().ok_or(lacks::PASSWORD)?;
             match entry.extra.aes.filter(|_| method == METHOD_AES) {
                 Some(field) => {
                     method = field.method;

@@ -187,7 +187,7 @@ fn encrypted_archives_need_the_password() {
             let first = taken.problems.first().cloned().unwrap_or_default();
             let said = [first, taken.error.unwrap_or_default()].concat();
             assert!(said.contains("password"), "{case} with {wrong:?}: {said}");
-            let words = if wrong.is_some() { "wrong" } else { "--password-file" };
+            let words = if wrong.is_some() { "wrong" } else { "no password for it" };
             assert!(said.contains(words), "{case} with {wrong:?}: {said}");
             assert!(!taken.entries.contains_key("large"), "{case} with {wrong:?}");
         }
