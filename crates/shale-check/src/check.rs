@@ -3,8 +3,8 @@
 //! [`check`] trusts nothing that it has not verified, so it does not use the reader that serves
 //! mounts. It walks the sections from the superblock on, reads every page of every table, compares
 //! the tables with each other, compares every byte with its hash, and decodes every frame once (in
-//! parallel, references first), as deep as its [`Level`] says. A structure that cannot be read is
-//! reported and skipped; what depends on it is reported as not checked. Then it looks up which
+//! parallel, references first), as deep as its [`CheckLevel`] says. A structure that cannot be read
+//! is reported and skipped; what depends on it is reported as not checked. Then it looks up which
 //! paths each problem touches, and whether parity restores the damage.
 //!
 //! It checks that the image is complete and consistent, not that its files hold what they should:
@@ -46,13 +46,13 @@ mod damage; // from problems to paths
 mod remedy; // what parity restores
 
 pub use findings::{Problem, Remedy, Touches};
-pub use level::{Level, Subset};
+pub use level::{CheckLevel, Subset};
 pub use options::CheckOptions;
 pub use report::{Advice, CheckReport, Checked, DamagedPath, Left, ParityState};
 
 use bytes::Bytes;
 use context::Context;
-use findings::{Findings, Found, Scope};
+use findings::{Finding, Findings, Scope};
 use store::Store;
 
 /// Checks the image at `options.offset` of `source`. Problems of the image are in the report.
@@ -81,7 +81,7 @@ pub fn check(
     };
     let store = whole.limited(image_len);
     let context = Context { store: &store, ..context };
-    if bytes_behind > 0 && options.level >= Level::Frames {
+    if bytes_behind > 0 && options.level >= CheckLevel::Frames {
         look_behind(&context, &source, start, image_len);
     }
 
@@ -89,13 +89,13 @@ pub fn check(
     let mut checked = Checked { sections: layout.sections.len() as u64, ..Checked::default() };
     let tree = layout.trailer.and_then(|trailer| identity::check(&context, &layout, &trailer));
     let shared = match &layout.root {
-        Some(root) if options.level >= Level::Tables => {
+        Some(root) if options.level >= CheckLevel::Tables => {
             Some(check_tables(&context, root, &layout, &mut checked)?)
         }
         _ => None,
     };
     let mut damaged = BTreeSet::new();
-    if options.level >= Level::Frames {
+    if options.level >= CheckLevel::Frames {
         progress.phase(Phase::Frames);
         let bytes = Bytes::new(&context, &layout, tree.as_ref());
         progress.found(0, bytes.total());
@@ -106,7 +106,7 @@ pub fn check(
         context.check_cancel()?;
         // Damaged frames say more than the chunks that need them. Parts are parts of frames.
         if let Some(root) = layout.root.as_ref().filter(|root| root.has_chunks())
-            && options.level >= Level::Content
+            && options.level >= CheckLevel::Content
             && findings.count() == 0
         {
             chunks::check(&context, root, &source, start, &mut checked)?;
@@ -223,7 +223,7 @@ fn check_tables<'l>(
 }
 
 /// Counts everything as touched by damage to the structures that lead to everything.
-fn touch_everything(root: Option<&Root>, found: &mut [Found]) {
+fn touch_everything(root: Option<&Root>, found: &mut [Finding]) {
     for found in found.iter_mut().filter(|found| found.scope == Scope::Everything) {
         let touches = &mut found.problem.touches;
         touches.everything = true;

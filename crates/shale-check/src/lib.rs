@@ -14,8 +14,8 @@ mod sign; // signatures and keys
 mod protection; // parity measured and removed
 
 pub use check::{
-    Advice, CheckOptions, CheckReport, Checked, DamagedPath, Left, Level, ParityState, Problem,
-    Remedy, Subset, Touches, check,
+    Advice, CheckLevel, CheckOptions, CheckReport, Checked, DamagedPath, Left, ParityState,
+    Problem, Remedy, Subset, Touches, check,
 };
 pub use error::{Error, ParityProblem, SignProblem};
 pub use parity::{ParityOptions, ParityReport, add_parity, add_to_file};

@@ -12,7 +12,7 @@ use shale_format::{ParityHead, SectionType};
 use shale_host::Progress;
 use shale_read::{ByteSource, FileSource, Image, OffsetChoice, Options, SliceSource};
 
-use crate::check::{CheckOptions, Level, check};
+use crate::check::{CheckLevel, CheckOptions, check};
 use crate::error::{Error, ParityProblem};
 use crate::parity::{ParityOptions, chain, head_of};
 use crate::sign::{SignOptions, embed_signature};
@@ -118,7 +118,7 @@ pub fn remove_parity(
         let how = CheckOptions::default()
             .offset(OffsetChoice::At(start))
             .threads(options.threads)
-            .level(Level::Frames)
+            .level(CheckLevel::Frames)
             .cancel(options.cancel.clone());
         if !check(Arc::clone(&source), &how, progress)?.is_clean() {
             return Err(refuse(ParityProblem::DamagedBeforeRemoval));

@@ -221,7 +221,7 @@ mod with {
             say.warn(format!("{url}: {reason}; using what is cached of it"));
         }
         OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&object));
-        Ok(Arc::new(Source(object)))
+        Ok(Arc::new(ObjectSource(object)))
     }
 
     /// Opens the object that a URL names, and returns its ETag, for a change of it.
@@ -276,9 +276,9 @@ mod with {
     }
 
     /// An object as a source of an image.
-    struct Source(Arc<Object>);
+    struct ObjectSource(Arc<Object>);
 
-    impl ByteSource for Source {
+    impl ByteSource for ObjectSource {
         fn len(&self) -> u64 {
             self.0.len()
         }

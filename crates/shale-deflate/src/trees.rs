@@ -50,7 +50,7 @@ static LENGTHS: Kind = Kind {
 };
 
 /// A Huffman tree: lengths and codes by symbol.
-struct Tree {
+struct HuffmanTree {
     lens: [u8; LITERAL_CODES + 2],
     codes: [u16; LITERAL_CODES + 2],
     /// Last symbol that has a code.
@@ -96,7 +96,7 @@ impl Heap<'_> {
     }
 }
 
-impl Tree {
+impl HuffmanTree {
     /// The tree of symbols that occur as often as `counts` says. Adds what they cost.
     fn of(kind: &Kind, counts: &[u32], costs: &mut Costs) -> Self {
         let mut freqs = [0u32; NODES];
@@ -324,13 +324,13 @@ pub(crate) fn write_block(
     is_last: bool,
 ) {
     let mut costs = Costs::default();
-    let literals = Tree::of(&LITERALS, block.literal_counts, &mut costs);
-    let distances = Tree::of(&DISTANCES, block.distance_counts, &mut costs);
+    let literals = HuffmanTree::of(&LITERALS, block.literal_counts, &mut costs);
+    let distances = HuffmanTree::of(&DISTANCES, block.distance_counts, &mut costs);
     let mut counts = [0u32; LENGTH_CODES];
     for tree in [&literals, &distances] {
         visit_lens(&tree.lens[..=tree.last], |symbol, _, _| counts[symbol] += 1);
     }
-    let lengths = Tree::of(&LENGTHS, &counts, &mut costs);
+    let lengths = HuffmanTree::of(&LENGTHS, &counts, &mut costs);
     let written =
         (3..LENGTH_CODES).rev().find(|&at| lengths.lens[CODE_LENGTH_ORDER[at]] != 0).unwrap_or(2)
             + 1;
@@ -352,7 +352,12 @@ pub(crate) fn write_block(
         }
         _ if fixed == least => {
             bits.put(header(1), 3);
-            write_tokens(bits, block.tokens, &Tree::fixed(&LITERALS), &Tree::fixed(&DISTANCES));
+            write_tokens(
+                bits,
+                block.tokens,
+                &HuffmanTree::fixed(&LITERALS),
+                &HuffmanTree::fixed(&DISTANCES),
+            );
         }
         _ => {
             bits.put(header(2), 3);
@@ -373,7 +378,12 @@ pub(crate) fn write_block(
     }
 }
 
-fn write_tokens(bits: &mut BitWriter, tokens: &[Token], literals: &Tree, distances: &Tree) {
+fn write_tokens(
+    bits: &mut BitWriter,
+    tokens: &[Token],
+    literals: &HuffmanTree,
+    distances: &HuffmanTree,
+) {
     for &token in tokens {
         let distance = token.distance();
         if distance == 0 {

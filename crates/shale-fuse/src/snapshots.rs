@@ -46,7 +46,7 @@ struct Mounted {
 }
 
 /// What an inode number means.
-enum Place<'a> {
+enum Node<'a> {
     Root,
     /// The link `latest`, which leads to this snapshot.
     Latest(&'a Mounted),
@@ -120,24 +120,24 @@ impl State {
         self.mounted.last().ok_or(ViewError::NotFound)
     }
 
-    fn place(&self, number: u64) -> Result<Place<'_>, ViewError> {
+    fn place(&self, number: u64) -> Result<Node<'_>, ViewError> {
         if number == ROOT {
-            return Ok(Place::Root);
+            return Ok(Node::Root);
         }
         let after = self.mounted.partition_point(|mounted| mounted.base <= number);
         let mounted = after.checked_sub(1).and_then(|at| self.mounted.get(at));
         let mounted = mounted.ok_or(ViewError::NotFound)?;
         match number - mounted.base {
-            0 => Ok(Place::Latest(mounted)),
-            inode if inode <= mounted.inode_count => Ok(Place::Inside(mounted, inode)),
+            0 => Ok(Node::Latest(mounted)),
+            inode if inode <= mounted.inode_count => Ok(Node::Inside(mounted, inode)),
             _ => Err(ViewError::NotFound),
         }
     }
 
     fn inside(&self, number: u64) -> Result<(&Mounted, u64), ViewError> {
         match self.place(number)? {
-            Place::Inside(mounted, inode) => Ok((mounted, inode)),
-            Place::Root | Place::Latest(_) => Err(ViewError::WrongKind),
+            Node::Inside(mounted, inode) => Ok((mounted, inode)),
+            Node::Root | Node::Latest(_) => Err(ViewError::WrongKind),
         }
     }
 
@@ -208,9 +208,9 @@ impl View for Snapshots {
     fn attributes(&self, inode: u64) -> Result<Attributes, ViewError> {
         let state = if inode == ROOT { self.refreshed() } else { self.state() };
         match state.place(inode)? {
-            Place::Root => state.root(),
-            Place::Latest(to) => state.link(to),
-            Place::Inside(mounted, inode) => mounted.ours(View::attributes(&mounted.tree, inode)?),
+            Node::Root => state.root(),
+            Node::Latest(to) => state.link(to),
+            Node::Inside(mounted, inode) => mounted.ours(View::attributes(&mounted.tree, inode)?),
         }
     }
 
@@ -225,8 +225,8 @@ impl View for Snapshots {
         }
         let state = self.state();
         let (mounted, directory) = match state.place(directory)? {
-            Place::Inside(mounted, directory) => (mounted, directory),
-            Place::Root | Place::Latest(_) => return Err(ViewError::NotDirectory),
+            Node::Inside(mounted, directory) => (mounted, directory),
+            Node::Root | Node::Latest(_) => return Err(ViewError::NotDirectory),
         };
         let found = View::lookup(&mounted.tree, directory, name)?;
         found.map(|theirs| mounted.ours(theirs)).transpose()
@@ -235,9 +235,9 @@ impl View for Snapshots {
     fn parent(&self, directory: u64) -> Result<u64, ViewError> {
         let state = self.state();
         match state.place(directory)? {
-            Place::Root | Place::Inside(_, ROOT) => Ok(ROOT),
-            Place::Latest(_) => Err(ViewError::NotDirectory),
-            Place::Inside(mounted, directory) => {
+            Node::Root | Node::Inside(_, ROOT) => Ok(ROOT),
+            Node::Latest(_) => Err(ViewError::NotDirectory),
+            Node::Inside(mounted, directory) => {
                 Ok(mounted.base + View::parent(&mounted.tree, directory)?)
             }
         }
@@ -253,7 +253,7 @@ impl View for Snapshots {
         let begins = directory == ROOT && first == 0;
         let state = if begins { self.refreshed() } else { self.state() };
         match state.place(directory)? {
-            Place::Root => {
+            Node::Root => {
                 if first == 0 {
                     let attributes = state.link(state.newest()?)?;
                     if !each(Entry { name: LATEST, attributes }) {
@@ -268,8 +268,8 @@ impl View for Snapshots {
                 }
                 Ok(())
             }
-            Place::Latest(_) => Err(ViewError::NotDirectory),
-            Place::Inside(mounted, directory) => {
+            Node::Latest(_) => Err(ViewError::NotDirectory),
+            Node::Inside(mounted, directory) => {
                 let mut outcome = Ok(());
                 View::list(&mounted.tree, directory, first, &mut |entry| match mounted
                     .ours(entry.attributes)
@@ -288,25 +288,25 @@ impl View for Snapshots {
     fn link_target(&self, inode: u64) -> Result<Vec<u8>, ViewError> {
         let state = self.state();
         match state.place(inode)? {
-            Place::Root => Err(ViewError::WrongKind),
-            Place::Latest(to) => Ok(to.name.clone()),
-            Place::Inside(mounted, inode) => View::link_target(&mounted.tree, inode),
+            Node::Root => Err(ViewError::WrongKind),
+            Node::Latest(to) => Ok(to.name.clone()),
+            Node::Inside(mounted, inode) => View::link_target(&mounted.tree, inode),
         }
     }
 
     fn xattr_names(&self, inode: u64, each: &mut dyn FnMut(&[u8])) -> Result<(), ViewError> {
         let state = self.state();
         match state.place(inode)? {
-            Place::Root | Place::Latest(_) => Ok(()),
-            Place::Inside(mounted, inode) => View::xattr_names(&mounted.tree, inode, each),
+            Node::Root | Node::Latest(_) => Ok(()),
+            Node::Inside(mounted, inode) => View::xattr_names(&mounted.tree, inode, each),
         }
     }
 
     fn xattr(&self, inode: u64, name: &[u8]) -> Result<Option<Vec<u8>>, ViewError> {
         let state = self.state();
         match state.place(inode)? {
-            Place::Root | Place::Latest(_) => Ok(None),
-            Place::Inside(mounted, inode) => View::xattr(&mounted.tree, inode, name),
+            Node::Root | Node::Latest(_) => Ok(None),
+            Node::Inside(mounted, inode) => View::xattr(&mounted.tree, inode, name),
         }
     }
 
@@ -373,10 +373,10 @@ impl View for Snapshots {
     fn path(&self, inode: u64) -> Option<Vec<u8>> {
         let state = self.state();
         match state.place(inode).ok()? {
-            Place::Root => Some(Vec::new()),
-            Place::Latest(_) => Some(LATEST.to_vec()),
-            Place::Inside(mounted, ROOT) => Some(mounted.name.clone()),
-            Place::Inside(mounted, inode) => {
+            Node::Root => Some(Vec::new()),
+            Node::Latest(_) => Some(LATEST.to_vec()),
+            Node::Inside(mounted, ROOT) => Some(mounted.name.clone()),
+            Node::Inside(mounted, inode) => {
                 Some([&mounted.name, &b"/"[..], &mounted.tree.path(inode)?].concat())
             }
         }
@@ -385,8 +385,8 @@ impl View for Snapshots {
     fn layout(&self, inode: u64) -> Result<Option<String>, ViewError> {
         let state = self.state();
         match state.place(inode)? {
-            Place::Root | Place::Latest(_) => Ok(None),
-            Place::Inside(mounted, inode) => mounted.tree.layout(inode),
+            Node::Root | Node::Latest(_) => Ok(None),
+            Node::Inside(mounted, inode) => mounted.tree.layout(inode),
         }
     }
 

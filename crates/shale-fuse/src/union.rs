@@ -89,7 +89,7 @@ impl Union {
         let mut directory = Arc::clone(&self.root);
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
             match self.find(&directory, name)? {
-                Some(Found { directory: Some(below), .. }) => directory = below,
+                Some(FoundName { directory: Some(below), .. }) => directory = below,
                 _ => return Err(ViewError::NotFound),
             }
         }
@@ -101,7 +101,7 @@ impl Union {
     }
 
     /// Finds a name in a directory. Remembers the parts of a directory that it finds.
-    fn find(&self, within: &Directory, name: &[u8]) -> Result<Option<Found>, ViewError> {
+    fn find(&self, within: &Directory, name: &[u8]) -> Result<Option<FoundName>, ViewError> {
         if name.starts_with(MARK) {
             return Ok(None);
         }
@@ -125,7 +125,7 @@ impl Union {
                 Some(found) => {
                     if topmost.is_none() {
                         let attributes = layer.ours(found)?;
-                        return Ok(Some(Found { attributes, directory: None }));
+                        return Ok(Some(FoundName { attributes, directory: None }));
                     }
                     break;
                 }
@@ -140,12 +140,12 @@ impl Union {
             Some(known) => known,
             None => self.directories.add(Directory::new(attributes.inode, parts)),
         };
-        Ok(Some(Found { attributes, directory: Some(directory) }))
+        Ok(Some(FoundName { attributes, directory: Some(directory) }))
     }
 }
 
 /// A name that was found.
-struct Found {
+struct FoundName {
     attributes: Attributes,
     /// The parts of a directory; `None` for other kinds.
     directory: Option<Arc<Directory>>,
@@ -177,7 +177,7 @@ impl View for Union {
         let mut above = Arc::clone(&self.root);
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
             match self.find(&above, name)? {
-                Some(Found { directory: Some(below), .. }) => above = below,
+                Some(FoundName { directory: Some(below), .. }) => above = below,
                 _ => return Err(ViewError::NotFound),
             }
         }

@@ -24,7 +24,7 @@ use crate::tree::{Image, Tree};
 use crate::work::run;
 
 /// (path, prefix in the image)
-type Source = (PathBuf, Option<Vec<u8>>);
+type SourceAt = (PathBuf, Option<Vec<u8>>);
 
 /// (start, end, paths): an interval without `paths`, or only `paths` if there is no start.
 type PyShare<'py> = (Option<Bound<'py, PyBytes>>, Option<Bound<'py, PyBytes>>, Paths<'py>);
@@ -34,7 +34,7 @@ type Paths<'py> = Vec<Bound<'py, PyBytes>>;
 #[pyfunction]
 pub(crate) fn create<'py>(
     py: Python<'py>,
-    sources: Vec<Source>,
+    sources: Vec<SourceAt>,
     output: PathBuf,
     options: &Bound<'py, PyDict>,
     listener: Option<Py<PyAny>>,
@@ -56,7 +56,7 @@ pub(crate) fn create<'py>(
 pub(crate) fn append<'py>(
     py: Python<'py>,
     image: PathBuf,
-    sources: Vec<Source>,
+    sources: Vec<SourceAt>,
     options: &Bound<'py, PyDict>,
     listener: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -102,7 +102,7 @@ pub(crate) fn append<'py>(
 #[allow(clippy::type_complexity)] // A record of Python.
 pub(crate) fn cut<'py>(
     py: Python<'py>,
-    sources: Vec<Source>,
+    sources: Vec<SourceAt>,
     part_bytes: u64,
     options: &Bound<'py, PyDict>,
     listener: Option<Py<PyAny>>,
@@ -237,8 +237,8 @@ pub(crate) fn extract<'py>(
     Ok(result)
 }
 
-fn inputs(sources: Vec<Source>) -> Vec<Input> {
-    let input = |(path, prefix): Source| Input { prefix, ..Input::from(&path) };
+fn inputs(sources: Vec<SourceAt>) -> Vec<Input> {
+    let input = |(path, prefix): SourceAt| Input { prefix, ..Input::from(&path) };
     sources.into_iter().map(input).collect()
 }
 

@@ -70,7 +70,7 @@ pub struct GrepReport {
 
 /// What a search reports: a path and some of its matching lines, or why its content is not
 /// searched.
-pub type Found<'f> =
+pub type MatchReport<'f> =
     dyn FnMut(&[u8], Result<&[LineMatch], &io::Error>) -> io::Result<()> + Send + 'f;
 
 /// Searches the regular files among `files` (path, attributes) and calls `found` with matches in
@@ -84,7 +84,7 @@ pub fn grep(
     files: &[(Vec<u8>, Attributes)],
     pattern: &str,
     options: &GrepOptions,
-    found: &mut Found<'_>,
+    found: &mut MatchReport<'_>,
 ) -> Result<GrepReport, Error> {
     let matcher = RegexMatcherBuilder::new()
         .case_insensitive(options.ignore_case)
@@ -158,7 +158,7 @@ struct Turns<'a, 'f> {
 struct State<'a, 'f> {
     /// The run that may report now.
     run: usize,
-    found: &'a mut Found<'f>,
+    found: &'a mut MatchReport<'f>,
     report: GrepReport,
     failure: Option<io::Error>,
 }

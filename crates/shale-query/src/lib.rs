@@ -16,5 +16,5 @@ pub mod dump; // any structure with its fields
 pub use diff::{Aspect, Change, ChangeKind, DiffOptions, DiffReport, diff};
 pub use dump::dump;
 pub use error::Error;
-pub use grep::{Found, GrepOptions, GrepReport, LineMatch, grep};
+pub use grep::{GrepOptions, GrepReport, LineMatch, MatchReport, grep};
 pub use side::Side;

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use crate::fetch::Identity;
+use crate::fetch::ObjectState;
 use crate::held::BLOCK_LEN;
 use crate::options::CacheOptions;
 
@@ -102,18 +102,18 @@ impl Cache {
     }
 
     /// The state of the object `name` that was used last.
-    pub(crate) fn newest(&self, name: &str) -> Option<Identity> {
+    pub(crate) fn newest(&self, name: &str) -> Option<ObjectState> {
         let hash = name_hash(name);
         let newest = self.list().ok()?.into_iter().find(|entry| entry.key.starts_with(&hash))?;
         let (about, _) = read_about(&self.path(&newest.key, ABOUT))?;
         let field = |name: &str| about[name].as_str().map(str::to_owned);
         let len = about["len"].as_u64()?;
-        Some(Identity { len, etag: field("etag"), modified: field("modified") })
+        Some(ObjectState { len, etag: field("etag"), modified: field("modified") })
     }
 
     /// Opens or makes the entry of a state of the object `name`. `None` if it cannot be cached: its
     /// states cannot be told apart, or the directory cannot be written.
-    pub(crate) fn entry(&self, name: &str, url: &str, identity: &Identity) -> Option<Entry> {
+    pub(crate) fn entry(&self, name: &str, url: &str, identity: &ObjectState) -> Option<Entry> {
         if !identity.is_known() || self.bytes_max == 0 {
             return None;
         }
@@ -289,8 +289,8 @@ mod tests {
         Cache::new(&CacheOptions { dir: dir.join("cache"), bytes_max })
     }
 
-    fn state(len: u64, etag: &str) -> Identity {
-        Identity { len, etag: Some(etag.into()), modified: None }
+    fn state(len: u64, etag: &str) -> ObjectState {
+        ObjectState { len, etag: Some(etag.into()), modified: None }
     }
 
     #[test]
@@ -333,6 +333,6 @@ mod tests {
     fn an_object_without_a_state_is_not_cached() {
         let dir = tempfile::tempdir().unwrap();
         let cache = cache(dir.path(), 1 << 20);
-        assert!(cache.entry("n", "u", &Identity { len: 5, ..Identity::default() }).is_none());
+        assert!(cache.entry("n", "u", &ObjectState { len: 5, ..ObjectState::default() }).is_none());
     }
 }

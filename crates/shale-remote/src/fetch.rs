@@ -32,13 +32,13 @@ const UNREACHABLE_RETRIES: u32 = 2;
 
 /// Which state of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Identity {
+pub(crate) struct ObjectState {
     pub(crate) len: u64,
     pub(crate) etag: Option<String>,
     pub(crate) modified: Option<String>,
 }
 
-impl Identity {
+impl ObjectState {
     /// Fails if an answer belongs to another state.
     pub(crate) fn check(&self, found: &Self) -> Result<(), Reason> {
         if self.len != found.len {
@@ -97,7 +97,7 @@ impl Wanted {
 pub(crate) struct Part {
     pub(crate) start: u64,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) identity: Identity,
+    pub(crate) identity: ObjectState,
 }
 
 /// Why an attempt failed, and when the server wants to be asked again.
@@ -167,8 +167,12 @@ impl Fetcher {
     }
 
     /// Fetches `wanted` of the state `known`, or of any state if nothing is known yet.
-    pub(crate) fn fetch(&self, wanted: Wanted, known: Option<&Identity>) -> Result<Part, Reason> {
-        let mut part = Part { start: 0, bytes: Vec::new(), identity: Identity::default() };
+    pub(crate) fn fetch(
+        &self,
+        wanted: Wanted,
+        known: Option<&ObjectState>,
+    ) -> Result<Part, Reason> {
+        let mut part = Part { start: 0, bytes: Vec::new(), identity: ObjectState::default() };
         let mut identity = known.cloned();
         let mut wanted = wanted;
         let (mut failed, mut corrected) = (0, 0);
@@ -269,13 +273,13 @@ impl Fetcher {
     fn attempt(
         &self,
         wanted: &Wanted,
-        identity: &mut Option<Identity>,
+        identity: &mut Option<ObjectState>,
         part: &mut Part,
     ) -> Result<(), Failure> {
         let _permit = self.gate.enter();
         let mut request = Request::get(self.signer.address(&self.url));
         request = request.header("range", wanted.header());
-        if let Some(etag) = identity.as_ref().and_then(Identity::strong_etag) {
+        if let Some(etag) = identity.as_ref().and_then(ObjectState::strong_etag) {
             request = request.header("if-match", etag);
         }
         self.signer.sign(&mut request)?;
@@ -391,7 +395,7 @@ impl Fetcher {
 }
 
 /// The range in an answer with a part of the object, and the state it belongs to.
-fn partial(answer: &Answer) -> Result<(Range<u64>, Identity), Reason> {
+fn partial(answer: &Answer) -> Result<(Range<u64>, ObjectState), Reason> {
     let wrong = |what: &str| Reason::Answer(format!("a part of the object with {what}"));
     let range = answer.header("content-range").ok_or_else(|| wrong("no content-range"))?;
     let parse = || -> Option<(Range<u64>, u64)> {
@@ -406,7 +410,7 @@ fn partial(answer: &Answer) -> Result<(Range<u64>, Identity), Reason> {
 }
 
 /// As [`partial`], for an answer with the whole object: only if all of it was asked for.
-fn whole(answer: &Answer, wanted: &Wanted) -> Result<(Range<u64>, Identity), Reason> {
+fn whole(answer: &Answer, wanted: &Wanted) -> Result<(Range<u64>, ObjectState), Reason> {
     let len = answer.header("content-length").and_then(|len| len.parse::<u64>().ok());
     match (len, wanted) {
         (Some(0), _) => Err(Reason::Answer("the object is empty".into())),
@@ -418,9 +422,9 @@ fn whole(answer: &Answer, wanted: &Wanted) -> Result<(Range<u64>, Identity), Rea
     }
 }
 
-fn identity(answer: &Answer, len: u64) -> Identity {
+fn identity(answer: &Answer, len: u64) -> ObjectState {
     let header = |name| answer.header(name).map(str::to_owned);
-    Identity { len, etag: header("etag"), modified: header("last-modified") }
+    ObjectState { len, etag: header("etag"), modified: header("last-modified") }
 }
 
 /// The pause before attempt `failed`: twice as long each time, and a little different for everyone.
@@ -462,7 +466,7 @@ mod tests {
 
     #[test]
     fn another_state_of_an_object_is_noticed() {
-        let state = |len, etag: Option<&str>, modified: Option<&str>| Identity {
+        let state = |len, etag: Option<&str>, modified: Option<&str>| ObjectState {
             len,
             etag: etag.map(str::to_owned),
             modified: modified.map(str::to_owned),

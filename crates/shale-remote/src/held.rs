@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) const BLOCK_LEN: u64 = 4096;
 
 /// What is known of a byte.
-pub(crate) enum Found {
+pub(crate) enum Presence {
     /// It is here: a span, and where the span begins.
     Here(u64, Arc<Vec<u8>>),
     /// It is on its way.
@@ -62,14 +62,14 @@ impl Held {
     }
 
     /// What is known of the byte at `at`.
-    pub(crate) fn find(&self, at: u64) -> Found {
+    pub(crate) fn find(&self, at: u64) -> Presence {
         let state = self.lock();
         match state.spans.range(..=at).next_back() {
             Some((start, span)) if at - start < span.len() => match span {
-                Span::Coming(_) => Found::Coming,
-                Span::Here(bytes) => Found::Here(*start, Arc::clone(bytes)),
+                Span::Coming(_) => Presence::Coming,
+                Span::Here(bytes) => Presence::Here(*start, Arc::clone(bytes)),
             },
-            _ => Found::Missing,
+            _ => Presence::Missing,
         }
     }
 
@@ -190,9 +190,9 @@ mod tests {
         held.give_up(0);
         assert_eq!(gaps(0..200), [(0, 100), (150, 200)]);
         held.bring(100, vec![7; 50]);
-        assert!(matches!(held.find(149), Found::Here(100, _)));
-        assert!(matches!(held.find(150), Found::Coming));
-        assert!(matches!(held.find(200), Found::Missing));
+        assert!(matches!(held.find(149), Presence::Here(100, _)));
+        assert!(matches!(held.find(150), Presence::Coming));
+        assert!(matches!(held.find(200), Presence::Missing));
     }
 
     #[test]
@@ -202,9 +202,9 @@ mod tests {
             held.claim(start..start + 60);
             held.bring(start, vec![0; 60]);
         }
-        assert!(matches!(held.find(0), Found::Missing));
-        assert!(matches!(held.find(120), Found::Here(..)));
+        assert!(matches!(held.find(0), Presence::Missing));
+        assert!(matches!(held.find(120), Presence::Here(..)));
         held.forget(120..121);
-        assert!(matches!(held.find(120), Found::Missing));
+        assert!(matches!(held.find(120), Presence::Missing));
     }
 }

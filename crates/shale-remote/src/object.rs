@@ -15,8 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::cache::{Cache, Entry};
 use crate::counters::{CounterSnapshot, Counters, add};
 use crate::error::{Error, Reason};
-use crate::fetch::{Fetcher, Identity, Part, Wanted};
-use crate::held::{BLOCK_LEN, Found, Held};
+use crate::fetch::{Fetcher, ObjectState, Part, Wanted};
+use crate::held::{BLOCK_LEN, Held, Presence};
 use crate::location::ObjectUrl;
 use crate::neighbourhood::Neighbourhood;
 use crate::options::Options;
@@ -48,7 +48,7 @@ pub struct Object {
 struct Shared {
     name: String,
     fetcher: Fetcher,
-    identity: Identity,
+    identity: ObjectState,
     held: Held,
     entry: Option<Entry>,
     counters: Arc<Counters>,
@@ -253,16 +253,16 @@ impl Shared {
             }
             while at < step_end {
                 match self.held.find(at) {
-                    Found::Here(start, bytes) => {
+                    Presence::Here(start, bytes) => {
                         let from = (at - start) as usize;
                         let count = (bytes.len() - from).min((step_end - at) as usize);
                         let to = (at - offset) as usize;
                         buf[to..to + count].copy_from_slice(&bytes[from..from + count]);
                         at += count as u64;
                     }
-                    Found::Coming => self.held.wait(at),
+                    Presence::Coming => self.held.wait(at),
                     // Its fetch failed, or others needed the memory: it is fetched here.
-                    Found::Missing => {
+                    Presence::Missing => {
                         let part_end = step_end.min(at.saturating_add(REQUEST_LEN_MAX));
                         for run in self.plan(iter::once(at..part_end).collect()) {
                             let from = self.bring(run.clone())?;
@@ -284,7 +284,7 @@ impl Shared {
     /// Notes a read, and returns what its reader is likely to need next. Reads of what is here
     /// already say nothing, unless it came because of this very habit.
     fn ahead(&self, start: u64, end: u64) -> Option<Range<u64>> {
-        let is_missing = matches!(self.held.find(start), Found::Missing);
+        let is_missing = matches!(self.held.find(start), Presence::Missing);
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let follows =
             |stream: &Stream| start.abs_diff(stream.next) <= STREAK_GAP_MAX && end > stream.next;
@@ -484,9 +484,9 @@ fn align(range: Range<u64>, len: u64) -> Range<u64> {
 fn first_parts(
     fetcher: &Fetcher,
     options: &Options,
-    cached: Option<&Identity>,
+    cached: Option<&ObjectState>,
     counters: &Counters,
-) -> Result<(Vec<Part>, Identity), Reason> {
+) -> Result<(Vec<Part>, ObjectState), Reason> {
     let head = || fetcher.fetch(Wanted::Range(0..options.head_len.max(1)), None);
     let tail_len = options.tail_len.max(1);
     if !fetcher.knows_suffixes() || cached.is_some() {

@@ -12,19 +12,21 @@ use shale_read::{Identity, SnapshotChoice};
 use crate::bundle::OwnBundle;
 use crate::extract::extract;
 use crate::failure::{During, Failure};
-use crate::place::Place;
+use crate::place::UserDirectory;
 
 /// Returns the directory of the copies: in `$XDG_CACHE_HOME`, `~/.cache`, or that of the mounts.
-fn place() -> Result<Place, Failure> {
+fn place() -> Result<UserDirectory, Failure> {
     let absolute = |name| {
         std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute())
     };
     let home = || Some(absolute("HOME")?.join(".cache"));
-    let Some(cache) = absolute("XDG_CACHE_HOME").or_else(home) else { return Place::open() };
+    let Some(cache) = absolute("XDG_CACHE_HOME").or_else(home) else {
+        return UserDirectory::open();
+    };
     let path = cache.join("shale-bundles");
     match std::fs::DirBuilder::new().mode(0o700).recursive(true).create(&path) {
-        Ok(()) => Ok(Place::at(path)),
-        Err(_) => Place::open(),
+        Ok(()) => Ok(UserDirectory::at(path)),
+        Err(_) => UserDirectory::open(),
     }
 }
 

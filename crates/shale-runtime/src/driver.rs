@@ -27,7 +27,7 @@ use crate::bundle::{OWN, OwnBundle};
 use crate::failure::{During, Failure};
 use crate::link::{Answer, Link, Listener, Request};
 use crate::namespace::Namespaces;
-use crate::place::{Lock, MountPoint, Place};
+use crate::place::{Lock, MountPoint, UserDirectory};
 use crate::system;
 
 /// The name of the process that starts a driver and ends, so that the driver is nobody's child.
@@ -43,7 +43,7 @@ const PAUSE_MS_MAX: i64 = 1_000;
 #[derive(Debug, Clone)]
 pub struct Job {
     /// The directory of this user.
-    pub place: Place,
+    pub place: UserDirectory,
     /// The key of the bundle; none if nobody else may use the mount.
     pub key: Option<String>,
     /// The identity that the image must have.
@@ -67,7 +67,7 @@ impl Job {
         let linger = linger.to_str().and_then(|it| it.parse().ok()).ok_or_else(wrong)?;
         let expect = expect.to_string_lossy();
         Ok(Self {
-            place: Place::at(place.into()),
+            place: UserDirectory::at(place.into()),
             key: Some(key.to_string_lossy().into_owned()).filter(|key| !key.is_empty()),
             expect: match expect.is_empty() {
                 true => None,

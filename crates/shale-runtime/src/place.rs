@@ -21,11 +21,11 @@ const MOUNT_POINT_COUNT_MAX: usize = 64;
 
 /// The directory of this user.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct UserDirectory {
     path: PathBuf,
 }
 
-impl Place {
+impl UserDirectory {
     /// Finds the directory, and makes it if it is not there: below `$XDG_RUNTIME_DIR` if that is
     /// the user's own, else below `$TMPDIR` or `/tmp`.
     ///
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_lock_is_taken_once_and_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::at(folder.path().to_owned());
+        let place = UserDirectory::at(folder.path().to_owned());
         let lock = place.lock("key").unwrap();
         assert!(place.try_lock("key").unwrap().is_none());
         assert!(place.try_lock("other").unwrap().is_some());
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn mount_points_in_use_are_passed_over() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::at(folder.path().to_owned());
+        let place = UserDirectory::at(folder.path().to_owned());
         let key = "0123456789abcdef";
         let name = Path::new("/opt/My App (2).bundle");
         let first = place.mount_point(name, key).unwrap();
@@ -253,11 +253,11 @@ mod tests {
         let path = folder.path().join("open");
         std::fs::DirBuilder::new().mode(0o755).create(&path).unwrap();
         let uid = rustix::process::geteuid().as_raw();
-        assert!(Place::make(path, uid).is_err());
+        assert!(UserDirectory::make(path, uid).is_err());
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path(), &link).unwrap();
-        assert!(Place::make(link, uid).is_err());
-        assert!(Place::make(folder.path().join("new"), uid + 1).is_err());
-        assert!(Place::make(folder.path().join("new"), uid).is_ok());
+        assert!(UserDirectory::make(link, uid).is_err());
+        assert!(UserDirectory::make(folder.path().join("new"), uid + 1).is_err());
+        assert!(UserDirectory::make(folder.path().join("new"), uid).is_ok());
     }
 }

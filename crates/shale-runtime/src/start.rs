@@ -13,7 +13,7 @@ use crate::driver::Job;
 use crate::failure::{During, Failure, USAGE};
 use crate::link::{Answer, Link, Request};
 use crate::namespace;
-use crate::place::{MountPoint, Place};
+use crate::place::{MountPoint, UserDirectory};
 use crate::trust;
 
 /// The variable that names the only way to use.
@@ -149,7 +149,7 @@ fn mount(
     ways: &[How],
     reasons: &mut Vec<String>,
 ) -> Result<Option<PathBuf>, Failure> {
-    let place = match Place::open() {
+    let place = match UserDirectory::open() {
         Ok(place) => place,
         Err(failure) => {
             reasons.push(failure.message);
@@ -197,7 +197,7 @@ enum Joined {
 }
 
 /// Asks the driver of the bundle, if it runs, for its mount.
-fn join(place: &Place, key: &str, ways: &[How]) -> Joined {
+fn join(place: &UserDirectory, key: &str, ways: &[How]) -> Joined {
     let link = match Link::connect(&place.socket(key)) {
         Ok(Some(link)) => link,
         Ok(None) => return Joined::Nobody,

@@ -204,7 +204,7 @@ struct Cutter {
     /// Weight since the last cut.
     weight: u64,
     /// The best place to cut since then.
-    best: Option<Place>,
+    best: Option<CutPoint>,
     /// Path of the last entry.
     last: Vec<u8>,
     entries: u64,
@@ -214,7 +214,7 @@ struct Cutter {
 }
 
 /// A place to cut.
-struct Place {
+struct CutPoint {
     path: Vec<u8>,
     /// Names that this path shares with the one before.
     shared: usize,
@@ -249,7 +249,7 @@ impl Cutter {
         if self.weight >= self.part_bytes / 2
             && self.best.as_ref().is_none_or(|best| shared <= best.shared)
         {
-            self.best = Some(Place { path: path.to_vec(), shared, weight: self.weight });
+            self.best = Some(CutPoint { path: path.to_vec(), shared, weight: self.weight });
         }
         while self.weight > 0 && self.weight.saturating_add(weight) > self.part_bytes {
             match self.best.take() {

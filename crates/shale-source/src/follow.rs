@@ -24,7 +24,7 @@ const DEPTH_MAX: usize = 40;
 
 /// A tree with its links followed.
 pub(crate) struct Followed {
-    trees: Vec<Tree>,
+    trees: Vec<FollowedTree>,
     scan: ScanOptions,
     choose: Choose,
     /// Path of the tree in the image, against which rules are matched.
@@ -34,7 +34,7 @@ pub(crate) struct Followed {
 }
 
 /// A tree whose entries are yielded.
-struct Tree {
+struct FollowedTree {
     source: DirectorySource,
     root: PathBuf,
     /// Path of the link that led here; empty for the first tree.
@@ -99,7 +99,7 @@ impl Followed {
     ) -> Result<Self, SourceError> {
         let source = DirectorySource::open(root, scan, progress)?;
         let from = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        let tree = Tree { source, root: root.to_owned(), prefix: Vec::new(), from };
+        let tree = FollowedTree { source, root: root.to_owned(), prefix: Vec::new(), from };
         Ok(Self {
             trees: vec![tree],
             scan: scan.clone(),
@@ -133,7 +133,7 @@ impl Followed {
             let scan =
                 ScanOptions { select: self.choose.select(&place, None, None), ..self.scan.clone() };
             let source = DirectorySource::open(&target, &scan, &NoProgress)?;
-            self.trees.push(Tree { source, root: target, prefix: link.path, from: here });
+            self.trees.push(FollowedTree { source, root: target, prefix: link.path, from: here });
             return Ok(Target::Tree);
         }
         let (Some(folder), Some(name)) = (target.parent(), target.file_name()) else {

@@ -32,17 +32,17 @@ pub(crate) struct GitRules {
 struct Known {
     /// By directory; `None` if no file applies to its entries. Memory grows with the number of
     /// directories.
-    levels: HashMap<Vec<u8>, Option<Arc<Level>>>,
+    levels: HashMap<Vec<u8>, Option<Arc<IgnoreFile>>>,
     /// The first file that could not be read.
     unread: Option<(PathBuf, io::Error)>,
 }
 
 /// One file, and the next one above it.
 #[derive(Debug)]
-struct Level {
+struct IgnoreFile {
     directory: Vec<u8>,
     rules: Vec<Rule>,
-    above: Option<Arc<Level>>,
+    above: Option<Arc<IgnoreFile>>,
 }
 
 impl GitRules {
@@ -82,7 +82,7 @@ impl GitRules {
     }
 
     /// Returns the innermost file that applies to the entries of a directory.
-    fn level(&self, directory: &[u8]) -> Option<Arc<Level>> {
+    fn level(&self, directory: &[u8]) -> Option<Arc<IgnoreFile>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut unknown = Vec::new();
         let mut at = Some(directory);
@@ -101,8 +101,11 @@ impl GitRules {
                 Ok(None) => {}
                 Ok(Some(text)) => {
                     let (directory, above) = (directory.to_vec(), level.take());
-                    level =
-                        Some(Arc::new(Level { directory, rules: gitignore::rules(&text), above }));
+                    level = Some(Arc::new(IgnoreFile {
+                        directory,
+                        rules: gitignore::rules(&text),
+                        above,
+                    }));
                 }
                 Err(error) if known.unread.is_none() => known.unread = Some((path, error)),
                 Err(_) => {}

@@ -51,7 +51,7 @@ pub struct TableBuilder {
     paged_rows: u64,
     /// References that wait for their index page, from level 1 up. A level that exists is not
     /// empty.
-    levels: Vec<Level>,
+    levels: Vec<IndexLevel>,
     dictionary: PageRef,
 }
 
@@ -141,7 +141,7 @@ impl PageRows {
 }
 
 #[derive(Debug, Default)]
-struct Level {
+struct IndexLevel {
     entries: Vec<IndexEntry>,
     /// The stored index page that holds exactly these entries, and the one awaited.
     clean: Option<PageRef>,
@@ -240,7 +240,7 @@ impl TableBuilder {
             let clean = (child + 1 == index.row_count()).then_some(entry.page);
             // A level of its own is only for what has more than one entry somewhere.
             if child > 0 || !builder.levels.is_empty() {
-                builder.levels.insert(0, Level { entries, clean, awaits: true });
+                builder.levels.insert(0, IndexLevel { entries, clean, awaits: true });
             }
             entry = IndexEntry::read(&index, child, schema.name)?;
         }
@@ -509,7 +509,7 @@ impl TableBuilder {
 
     /// Stores the waiting references of `levels[level]` as an index page.
     fn put_level<S: PageSink>(&mut self, level: usize, sink: &mut S) -> Result<(), S::Error> {
-        let Level { entries, clean, .. } = std::mem::take(&mut self.levels[level]);
+        let IndexLevel { entries, clean, .. } = std::mem::take(&mut self.levels[level]);
         let page = match clean {
             Some(page) => page,
             None => {
@@ -533,7 +533,7 @@ impl TableBuilder {
                 let (found, max) = (level as u64 + 1, u64::from(LEVELS_MAX));
                 return Err(TableError::Limit { table, what, found, max }.into());
             }
-            self.levels.push(Level::default());
+            self.levels.push(IndexLevel::default());
         }
         // An awaited entry belongs to the page it was in. Recursion ends at the top level, of which
         // there are at most LEVELS_MAX.

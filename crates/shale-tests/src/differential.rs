@@ -67,7 +67,7 @@ pub struct Task<'p> {
 }
 
 /// One path of the source.
-struct Place {
+struct SourcePath {
     path: Vec<u8>,
     mode: u32,
     len: u64,
@@ -114,7 +114,7 @@ pub fn compare(task: &Task<'_>) -> Result<u64> {
     Ok(count)
 }
 
-fn places(root: &Path) -> Result<Vec<Place>> {
+fn places(root: &Path) -> Result<Vec<SourcePath>> {
     let manifest = crate::manifest::Manifest::of(root)?;
     let places = manifest.records.into_iter().map(|(path, record)| {
         let kind = match record.kind {
@@ -123,7 +123,7 @@ fn places(root: &Path) -> Result<Vec<Place>> {
             '-' => 0o100000,
             _ => 0,
         };
-        Place { path, mode: kind, len: record.len }
+        SourcePath { path, mode: kind, len: record.len }
     });
     Ok(places.collect())
 }
@@ -132,7 +132,7 @@ fn places(root: &Path) -> Result<Vec<Place>> {
 fn ask(
     source: BorrowedFd<'_>,
     copy: BorrowedFd<'_>,
-    place: &Place,
+    place: &SourcePath,
     random: &mut Random,
 ) -> Result<()> {
     let (folder, name) = open_parent(source, &place.path)?;

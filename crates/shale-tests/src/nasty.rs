@@ -44,7 +44,7 @@ impl Options {
 
 /// The model of the nasty tree.
 pub fn tree(options: Options) -> Vec<Item> {
-    let mut tree = Tree { items: Vec::new(), random: Random::new(options.seed) };
+    let mut tree = NastyTree { items: Vec::new(), random: Random::new(options.seed) };
     tree.add("", Kind::Directory).mtime = (1_234_567_890, 123_456_789);
     contents(&mut tree);
     holes(&mut tree, options.huge_file);
@@ -76,7 +76,7 @@ pub fn make_with_image(folder: &std::path::Path) -> Manifest {
 
 /// A small tree that still has every kind of inode, for images of a few KiB.
 pub fn tiny_tree(seed: u64) -> Vec<Item> {
-    let mut tree = Tree { items: Vec::new(), random: Random::new(seed) };
+    let mut tree = NastyTree { items: Vec::new(), random: Random::new(seed) };
     tree.add("", Kind::Directory);
     tree.folder("d");
     tree.folder("d/empty");
@@ -105,7 +105,7 @@ pub fn tiny_tree(seed: u64) -> Vec<Item> {
 /// What is far beyond the usual; made where the file system takes most of it, which is memory.
 /// `large` and `depth` are entries of its long directory and levels of its deep one.
 pub fn extreme_tree(seed: u64, large: usize, depth: usize) -> Vec<Item> {
-    let mut tree = Tree { items: Vec::new(), random: Random::new(seed) };
+    let mut tree = NastyTree { items: Vec::new(), random: Random::new(seed) };
     tree.add("", Kind::Directory);
     let value = tree.random.bytes(65_536);
     let many = (0..400).map(|n| (format!("user.number-{n}").into_bytes(), vec![n as u8; n % 7]));
@@ -150,7 +150,7 @@ pub fn extreme_tree(seed: u64, large: usize, depth: usize) -> Vec<Item> {
 
 /// A tree whose tables make use of every way to store a column of byte strings.
 fn columns_tree() -> Vec<Item> {
-    let mut tree = Tree { items: Vec::new(), random: Random::new(85) };
+    let mut tree = NastyTree { items: Vec::new(), random: Random::new(85) };
     tree.add("", Kind::Directory);
     tree.folder("numbered");
     for number in 1..=40 {
@@ -182,7 +182,7 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
         "tiny" => Some(tiny_tree(1)),
         "metadata" => {
             // All that is not content: names, times, owners, attributes, links, special files.
-            let mut tree = Tree { items: Vec::new(), random: Random::new(77) };
+            let mut tree = NastyTree { items: Vec::new(), random: Random::new(77) };
             tree.add("", Kind::Directory);
             links(&mut tree);
             times(&mut tree);
@@ -194,7 +194,7 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
         }
         "contents" => {
             // Content that dedupes, has holes and similar pieces; much of it compresses well.
-            let mut tree = Tree { items: Vec::new(), random: Random::new(78) };
+            let mut tree = NastyTree { items: Vec::new(), random: Random::new(78) };
             tree.add("", Kind::Directory);
             holes(&mut tree, true);
             tree.folder("texts");
@@ -205,7 +205,7 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
         }
         "lines" => {
             // Logs, of which frames of lines are made, and prose that gets into one of them.
-            let mut tree = Tree { items: Vec::new(), random: Random::new(79) };
+            let mut tree = NastyTree { items: Vec::new(), random: Random::new(79) };
             tree.add("", Kind::Directory);
             tree.folder("logs");
             for index in 0..6 {
@@ -216,7 +216,7 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
         }
         "hello" => {
             // The example of the specification.
-            let mut tree = Tree { items: Vec::new(), random: Random::new(80) };
+            let mut tree = NastyTree { items: Vec::new(), random: Random::new(80) };
             tree.add("", Kind::Directory).mtime = (1_700_000_000, 0);
             let file = Kind::File { len: 6, pieces: vec![(0, Data::Bytes(b"hello\n"))] };
             tree.add("hello", file).mtime = (1_700_000_000, 500_000_000);
@@ -224,7 +224,7 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
         }
         "code" => {
             // A frame for each file, in the order of names; see `handmade::golden`.
-            let mut tree = Tree { items: Vec::new(), random: Random::new(81) };
+            let mut tree = NastyTree { items: Vec::new(), random: Random::new(81) };
             tree.add("", Kind::Directory);
             for index in 0..10 {
                 let data = if index < 6 { Data::Code } else { Data::Log };
@@ -233,7 +233,7 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
             Some(tree.items)
         }
         "texts" => {
-            let mut tree = Tree { items: Vec::new(), random: Random::new(82) };
+            let mut tree = NastyTree { items: Vec::new(), random: Random::new(82) };
             tree.add("", Kind::Directory);
             for index in 0..12 {
                 let data = Data::Text(index, crate::handmade::CHAINED_LEN);
@@ -243,7 +243,7 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
         }
         "window" => {
             // A frame beyond the windows that brotli has by itself, texts, and noise.
-            let mut tree = Tree { items: Vec::new(), random: Random::new(83) };
+            let mut tree = NastyTree { items: Vec::new(), random: Random::new(83) };
             tree.add("", Kind::Directory);
             tree.file("again", Data::Again(1, 17 << 20));
             for index in 0..6 {
@@ -253,14 +253,14 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
             Some(tree.items)
         }
         "log" => {
-            let mut tree = Tree { items: Vec::new(), random: Random::new(84) };
+            let mut tree = NastyTree { items: Vec::new(), random: Random::new(84) };
             tree.add("", Kind::Directory);
             tree.file("log", Data::Log(1, 150_000));
             Some(tree.items)
         }
         "before" | "bases" => {
             // Enough rows for several pages of each table. What `bases` has more stands in front.
-            let mut tree = Tree { items: Vec::new(), random: Random::new(86) };
+            let mut tree = NastyTree { items: Vec::new(), random: Random::new(86) };
             tree.add("", Kind::Directory);
             if name == "bases" {
                 tree.folder("a");
@@ -276,7 +276,7 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
         }
         "arrays" => {
             // A frame for each file.
-            let mut tree = Tree { items: Vec::new(), random: Random::new(85) };
+            let mut tree = NastyTree { items: Vec::new(), random: Random::new(85) };
             tree.add("", Kind::Directory);
             for index in 0..12 {
                 tree.file(format!("{index:02}"), Data::Array(index, 32 << 10));
@@ -285,7 +285,7 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
         }
         "samples" => {
             // Each in frames of its own.
-            let mut tree = Tree { items: Vec::new(), random: Random::new(86) };
+            let mut tree = NastyTree { items: Vec::new(), random: Random::new(86) };
             tree.add("", Kind::Directory);
             for kind in 0..6 {
                 tree.file(format!("{kind}"), Data::Samples(kind, 70_000));
@@ -298,12 +298,12 @@ pub fn golden_tree(name: &str) -> Option<Vec<Item>> {
     }
 }
 
-struct Tree {
+struct NastyTree {
     items: Vec<Item>,
     random: Random,
 }
 
-impl Tree {
+impl NastyTree {
     fn add(&mut self, path: impl AsRef<[u8]>, kind: Kind) -> &mut Item {
         let mode = if kind == Kind::Directory { 0o755 } else { 0o644 };
         let mtime = (self.random.below(2_000_000_000) as i64, self.random.below(1 << 29) as u32);
@@ -342,7 +342,7 @@ impl Tree {
 /// A tree of a few hundred entries whose image is some MiB: many leaves, many frames, tables of
 /// more than a page's few rows, and read in a moment.
 pub fn medium_tree(seed: u64) -> Vec<Item> {
-    let mut tree = Tree { items: tiny_tree(seed), random: Random::new(seed + 1000) };
+    let mut tree = NastyTree { items: tiny_tree(seed), random: Random::new(seed + 1000) };
     tree.folder("many");
     for index in 0..300 {
         tree.small_file(format!("many/{index:04}"));
@@ -357,7 +357,7 @@ pub fn medium_tree(seed: u64) -> Vec<Item> {
 }
 
 /// Sizes around pages and frames, equal files, files that differ in one place.
-fn contents(tree: &mut Tree) {
+fn contents(tree: &mut NastyTree) {
     tree.folder("contents");
     let around = [1usize, 512, 4096, 65_536, 131_072, 262_144, 524_288, 1 << 20];
     for (index, size) in around.into_iter().enumerate() {
@@ -403,7 +403,7 @@ fn contents(tree: &mut Tree) {
 }
 
 /// Holes at the start, at the end, in the middle, everywhere; zeroes that were written.
-fn holes(tree: &mut Tree, huge: bool) {
+fn holes(tree: &mut NastyTree, huge: bool) {
     tree.folder("holes");
     let mut add = |name: &str, len: u64, pieces: Vec<(u64, Data)>| {
         tree.add(format!("holes/{name}"), Kind::File { len, pieces });
@@ -441,7 +441,7 @@ fn holes(tree: &mut Tree, huge: bool) {
 }
 
 /// Hard links of every kind of inode across folders; links that lead nowhere, far or in circles.
-fn links(tree: &mut Tree) {
+fn links(tree: &mut NastyTree) {
     tree.folder("links");
     tree.folder("links/a");
     tree.folder("links/b");
@@ -474,7 +474,7 @@ fn links(tree: &mut Tree) {
 }
 
 /// Times before 1970, after 2038 and after 2106, with every kind of fraction.
-fn times(tree: &mut Tree) {
+fn times(tree: &mut NastyTree) {
     tree.folder("times");
     let times = [
         (0, 0),
@@ -497,7 +497,7 @@ fn times(tree: &mut Tree) {
 }
 
 /// Every permission bit; owners of every width.
-fn modes_and_owners(tree: &mut Tree, unreadable: bool) {
+fn modes_and_owners(tree: &mut NastyTree, unreadable: bool) {
     tree.folder("modes");
     for mode in [0o4755, 0o2755, 0o1755, 0o7777, 0o6711, 0o400, 0o444, 0o604, 0o777] {
         tree.small_file(format!("modes/file-{mode:04o}")).mode = mode;
@@ -530,7 +530,7 @@ fn modes_and_owners(tree: &mut Tree, unreadable: bool) {
 }
 
 /// Names that are legal and that somebody always forgets.
-fn names(tree: &mut Tree) {
+fn names(tree: &mut NastyTree) {
     tree.folder("names");
     let mut all: Vec<Vec<u8>> = vec![
         vec![b'n'; 255],
@@ -583,7 +583,7 @@ fn names(tree: &mut Tree) {
 }
 
 /// Attributes of every namespace, sizes and kind of inode; ACLs and capabilities.
-fn attributes(tree: &mut Tree) {
+fn attributes(tree: &mut NastyTree) {
     tree.folder("attributes");
     let pair = |name: &str, value: &[u8]| (name.as_bytes().to_vec(), value.to_vec());
     tree.small_file("attributes/user").xattrs = vec![
@@ -645,7 +645,7 @@ fn acl(mode: u16, named: &[(u16, u16, u32)]) -> Vec<u8> {
 }
 
 /// Devices of small and large numbers, pipes, sockets.
-fn special(tree: &mut Tree) {
+fn special(tree: &mut NastyTree) {
     tree.folder("special");
     tree.add("special/null", Kind::Char(1, 3)).mode = 0o666;
     tree.add("special/char-large", Kind::Char(4095, 1_048_575));
@@ -658,7 +658,7 @@ fn special(tree: &mut Tree) {
 }
 
 /// Empty folders, one large folder, deep folders, paths that no single call can name.
-fn folders(tree: &mut Tree, options: Options) {
+fn folders(tree: &mut NastyTree, options: Options) {
     tree.folder("folders");
     for index in 0..5 {
         tree.folder(format!("folders/empty-{index}"));

@@ -11,7 +11,7 @@ use crate::base::copies::{CopiedPlace, CopiedTree, Copies};
 use crate::base::frames::OldFrames;
 use crate::base::image::BaseError;
 use crate::content::dedupe::Contents;
-use crate::content::extents::Place;
+use crate::content::extents::StoredAt;
 use crate::exec::build::{Build, Env};
 use crate::output::emitter::Emitter;
 use crate::output::frame_table::FrameTable;
@@ -172,21 +172,21 @@ fn contents(
         let digest = copies.content(number, &mut |len, place| {
             let fits = |offset: u64, max: u64| offset.saturating_add(len) <= max;
             let place = match place {
-                CopiedPlace::Zero => Some(Place::Zero),
-                CopiedPlace::Hole => Some(Place::Hole),
+                CopiedPlace::Zero => Some(StoredAt::Zero),
+                CopiedPlace::Hole => Some(StoredAt::Hole),
                 CopiedPlace::Frame { frame, offset } => {
                     let record = usize::try_from(frame).ok().and_then(|at| frames.records.get(at));
                     let record = record.filter(|record| fits(offset, record.plain_len));
-                    record.map(|record| Place::Stream(record.plain_start + offset))
+                    record.map(|record| StoredAt::Stream(record.plain_start + offset))
                 }
                 CopiedPlace::Rebuilt { chunk, offset } => {
                     let record = usize::try_from(chunk).ok().and_then(|at| chunks.get(at));
                     let record = record.filter(|record| fits(offset, record.len));
-                    record.map(|record| Place::Rebuilt(record.base + offset))
+                    record.map(|record| StoredAt::Rebuilt(record.base + offset))
                 }
             };
             is_inside &= place.is_some();
-            extents.push(len, place.unwrap_or(Place::Hole));
+            extents.push(len, place.unwrap_or(StoredAt::Hole));
         });
         let digest = digest.map_err(WriteError::Copy)?;
         if !is_inside {

@@ -72,12 +72,12 @@ pub use thin::{ThinBase, ThinReport, WholeOptions, WholeReport, create_thin, ove
 pub use verify::{VerifyReport, verify};
 
 pub use shale_check::{
-    Advice, CheckOptions, CheckReport, Checked, DamagedPath, Error as CheckError, Left,
-    Level as CheckLevel, ParityFacts, ParityOptions, ParityProblem, ParityReport, ParityState,
-    Problem as CheckProblem, Remedy, RemovedParity, RepairOptions, RepairReport, SignOptions,
-    SignProblem, Subset, Touches, Verified, add_parity, check, embed_signature, generate_key,
-    parity_facts, read_public_key, read_secret_key, read_signature, remove_parity, repair, sign,
-    signature_text, signatures, verify_signature, verify_signature_in, write_signature,
+    Advice, CheckLevel, CheckOptions, CheckReport, Checked, DamagedPath, Error as CheckError, Left,
+    ParityFacts, ParityOptions, ParityProblem, ParityReport, ParityState, Problem as CheckProblem,
+    Remedy, RemovedParity, RepairOptions, RepairReport, SignOptions, SignProblem, Subset, Touches,
+    Verified, add_parity, check, embed_signature, generate_key, parity_facts, read_public_key,
+    read_secret_key, read_signature, remove_parity, repair, sign, signature_text, signatures,
+    verify_signature, verify_signature_in, write_signature,
 };
 pub use shale_codec::stream::StreamFormat;
 pub use shale_extract::{

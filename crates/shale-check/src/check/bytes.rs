@@ -18,7 +18,7 @@ use shale_host::{thread_count, threads};
 
 use super::context::Context;
 use super::findings::Scope;
-use super::identity::Tree;
+use super::identity::HashTree;
 use super::level::Subset;
 use super::payload::{Payload, check_payload, is_bulk};
 use super::report::{Checked, Left};
@@ -45,7 +45,7 @@ struct Unit {
 pub(super) struct Bytes<'a> {
     context: &'a Context<'a>,
     layout: &'a Layout,
-    tree: Option<&'a Tree>,
+    tree: Option<&'a HashTree>,
     /// Units in the order of the image.
     units: Vec<Unit>,
     next: AtomicUsize,
@@ -62,7 +62,7 @@ impl<'a> Bytes<'a> {
     pub(super) fn new(
         context: &'a Context<'a>,
         layout: &'a Layout,
-        tree: Option<&'a Tree>,
+        tree: Option<&'a HashTree>,
     ) -> Self {
         let subset = context.options.subset;
         let covered = tree.map_or(0, |tree| tree.head.covered_len);

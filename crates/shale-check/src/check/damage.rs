@@ -16,8 +16,8 @@ use shale_format::{InodeKind, Root, Snapshot};
 use shale_table::{Cursor, Schema, Table, TableRoot};
 
 use super::context::Context;
-use super::findings::{Found, RowScope, Scope, TOUCHED_PATH_COUNT_MAX};
-use super::level::Level;
+use super::findings::{Finding, RowScope, Scope, TOUCHED_PATH_COUNT_MAX};
+use super::level::CheckLevel;
 use super::report::DamagedPath;
 use super::rows::record;
 use super::store::{PageFault, TablePages};
@@ -116,7 +116,7 @@ impl<'l> Lost<'l> {
 pub(super) fn trace(
     context: &Context<'_>,
     root: &Root,
-    found: &mut [Found],
+    found: &mut [Finding],
     damaged: &BTreeSet<u64>,
 ) -> Result<Damaged, Error> {
     let lost: Vec<(usize, RowScope)> = found
@@ -139,7 +139,7 @@ pub(super) fn trace(
         return Ok(damage);
     }
     // What cannot be read on the way is reported already; the rest is traced without it.
-    if context.options.level < Level::Content {
+    if context.options.level < CheckLevel::Content {
         let _ = spread(context, root, &mut guilty);
     }
     let mut streams = stream_ranges(context, root, &guilty, &lost);
@@ -463,7 +463,7 @@ fn snapshot_paths(
     snapshot: &Snapshot,
     contents: &BTreeMap<u64, Hit>,
     lost: &[(usize, RowScope)],
-    found: &mut [Found],
+    found: &mut [Finding],
     damage: &mut Damaged,
 ) -> Result<(), PageFault> {
     let store = context.store;
@@ -547,9 +547,14 @@ fn snapshot_paths(
 }
 
 /// Counts a path for each of the problems.
-fn touch(found: &mut [Found], problems: &[usize], snapshot: &Snapshot, path: &dyn Fn() -> Vec<u8>) {
+fn touch(
+    found: &mut [Finding],
+    problems: &[usize],
+    snapshot: &Snapshot,
+    path: &dyn Fn() -> Vec<u8>,
+) {
     for &at in problems {
-        let Some(Found { problem, .. }) = found.get_mut(at) else { continue };
+        let Some(Finding { problem, .. }) = found.get_mut(at) else { continue };
         let touches = &mut problem.touches;
         touches.path_count += 1;
         if touches.paths.len() < TOUCHED_PATH_COUNT_MAX {

@@ -118,7 +118,7 @@ pub(super) struct RowScope {
 
 /// A problem, and what it concerns.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct Finding {
     pub(super) problem: Problem,
     pub(super) scope: Scope,
 }
@@ -126,7 +126,7 @@ pub(super) struct Found {
 /// Collects problems from any thread.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    found: Mutex<Vec<Found>>,
+    found: Mutex<Vec<Finding>>,
     count: AtomicU64,
 }
 
@@ -160,7 +160,7 @@ impl Findings {
                 touches: Touches::default(),
                 remedy: Remedy::default(),
             };
-            found.push(Found { problem, scope });
+            found.push(Finding { problem, scope });
         }
     }
 
@@ -183,7 +183,7 @@ impl Findings {
     }
 
     /// Takes the problems that were kept.
-    pub(super) fn take(&self) -> Vec<Found> {
+    pub(super) fn take(&self) -> Vec<Finding> {
         std::mem::take(&mut *self.found.lock().unwrap_or_else(|e| e.into_inner()))
     }
 }

@@ -19,7 +19,7 @@ use shale_table::{Cursor, Table};
 use super::bytes::Bytes;
 use super::context::Context;
 use super::findings::Scope;
-use super::level::Level;
+use super::level::CheckLevel;
 use super::report::{Checked, Left};
 use super::rows::{Shared, record};
 use super::store::{PageFault, Store, TablePages};
@@ -226,7 +226,7 @@ impl Work<'_> {
                     }
                 };
                 if !done && !self.is_damaged(frame) {
-                    if self.context.options.level >= Level::Content {
+                    if self.context.options.level >= CheckLevel::Content {
                         let _ = self.get(frame, true, &mut tools);
                     } else if let Err(what) = self.read_stored(&record, &mut tools.stored) {
                         self.damage(frame, Some(&record), what);

@@ -13,14 +13,14 @@ use super::findings::Scope;
 use super::sections::Layout;
 
 /// A tree whose hashes agree with each other.
-pub(super) struct Tree {
+pub(super) struct HashTree {
     pub(super) head: MerkleHead,
     pub(super) identity: Identity,
     /// Level by level, leaves first.
     hashes: Vec<[u8; HASH_LEN]>,
 }
 
-impl Tree {
+impl HashTree {
     /// The hash that a leaf should have.
     pub(super) fn hash_of(&self, leaf: u64) -> Option<&[u8; HASH_LEN]> {
         usize::try_from(leaf).ok().and_then(|leaf| self.hashes.get(leaf))
@@ -28,7 +28,7 @@ impl Tree {
 }
 
 /// Reads the tree that the newest trailer names, if there is one and it can be read.
-pub(super) fn check(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Option<Tree> {
+pub(super) fn check(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -> Option<HashTree> {
     let expected = context.options.expect;
     let place = "merkle tree";
     let offset = trailer.merkle_offset;
@@ -63,7 +63,7 @@ pub(super) fn check(context: &Context<'_>, layout: &Layout, trailer: &Trailer) -
 }
 
 /// Reads the head and all hashes of the tree, and compares the hashes with each other.
-fn read(context: &Context<'_>, layout: &Layout, offset: u64) -> Result<Tree, String> {
+fn read(context: &Context<'_>, layout: &Layout, offset: u64) -> Result<HashTree, String> {
     let section =
         layout.section_at(offset).ok_or("no whole section is where the trailer says it is")?;
     let is_continued = section.section_type == SectionType::MerkleContinued as u16;
@@ -86,5 +86,5 @@ fn read(context: &Context<'_>, layout: &Layout, offset: u64) -> Result<Tree, Str
     if right != hashes || right.last() != Some(&head.tree_root) {
         return Err("its hashes contradict each other".to_owned());
     }
-    Ok(Tree { head, identity: identity_of(&head), hashes: right })
+    Ok(HashTree { head, identity: identity_of(&head), hashes: right })
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// How deep a check goes. Each level includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Level {
+pub enum CheckLevel {
     /// Superblock, section headers, trailers, root, hashes of the Merkle tree: a few reads.
     Structure,
     /// Every page and row of every table, and what must hold between them: all metadata.
@@ -19,17 +19,18 @@ pub enum Level {
     Content,
 }
 
-impl Level {
+impl CheckLevel {
     /// All levels, in order.
-    pub const ALL: [Level; 4] = [Level::Structure, Level::Tables, Level::Frames, Level::Content];
+    pub const ALL: [CheckLevel; 4] =
+        [CheckLevel::Structure, CheckLevel::Tables, CheckLevel::Frames, CheckLevel::Content];
 
     /// The name of the level.
     pub fn name(self) -> &'static str {
         match self {
-            Level::Structure => "structure",
-            Level::Tables => "tables",
-            Level::Frames => "frames",
-            Level::Content => "content",
+            CheckLevel::Structure => "structure",
+            CheckLevel::Tables => "tables",
+            CheckLevel::Frames => "frames",
+            CheckLevel::Content => "content",
         }
     }
 }

@@ -6,7 +6,7 @@ use shale_format::Identity;
 use shale_host::Cancel;
 use shale_read::OffsetChoice;
 
-use super::level::{Level, Subset};
+use super::level::{CheckLevel, Subset};
 
 /// How to check.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct CheckOptions {
     /// Bytes of plain frames that are cached because other frames refer to them.
     pub cache_bytes_max: u64,
     /// How deep the check goes.
-    pub level: Level,
+    pub level: CheckLevel,
     /// Which part of the bytes and frames to check. Structure and tables are always checked
     /// completely.
     pub subset: Subset,
@@ -37,7 +37,7 @@ impl CheckOptions {
         offset: OffsetChoice,
         threads: usize,
         cache_bytes_max: u64,
-        level: Level,
+        level: CheckLevel,
         subset: Subset,
         time_max: Option<Duration>,
         expect: Option<Identity>,
@@ -51,7 +51,7 @@ impl Default for CheckOptions {
             offset: OffsetChoice::Auto,
             threads: 0,
             cache_bytes_max: 256 << 20,
-            level: Level::default(),
+            level: CheckLevel::default(),
             subset: Subset::ALL,
             time_max: None,
             expect: None,

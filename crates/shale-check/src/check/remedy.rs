@@ -16,7 +16,7 @@ use shale_read::trust::parity::{
 };
 
 use super::context::Context;
-use super::findings::{Found, Remedy, Scope};
+use super::findings::{Finding, Remedy, Scope};
 use super::report::ParityState;
 use super::sections::Layout;
 use crate::error::Error;
@@ -30,7 +30,7 @@ pub(super) fn seek(
     source: &Arc<dyn ByteSource>,
     start: u64,
     layout: &Layout,
-    found: &mut [Found],
+    found: &mut [Finding],
 ) -> Result<ParityState, Error> {
     if found.iter().all(|found| found.scope == Scope::OtherImage) {
         found.iter_mut().for_each(|found| found.problem.remedy = Remedy::OtherImage);
@@ -93,7 +93,7 @@ fn look(source: &Arc<dyn ByteSource>, start: u64, layout: &Layout) -> Option<Par
     find(source, Some(start), hint)
 }
 
-fn set(found: &mut [Found], remedy: impl Fn(&Found) -> Remedy) {
+fn set(found: &mut [Finding], remedy: impl Fn(&Finding) -> Remedy) {
     for found in found {
         found.problem.remedy = match found.scope {
             Scope::OtherImage => Remedy::OtherImage,
@@ -112,7 +112,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn remedy(&self, found: &[Found], at: usize) -> Remedy {
+    fn remedy(&self, found: &[Finding], at: usize) -> Remedy {
         // An intact frame that refers to a damaged one has the remedy of that one.
         let mut at = at;
         for _ in 0..DEPTH_MAX {
@@ -126,7 +126,7 @@ impl Judge<'_> {
                 None => return self.of_all(),
             }
         }
-        let Found { problem, scope } = &found[at];
+        let Finding { problem, scope } = &found[at];
         match (scope, problem.offset) {
             (Scope::OtherImage, _) => Remedy::OtherImage,
             (Scope::Through { .. }, _) | (_, None) => self.of_all(),

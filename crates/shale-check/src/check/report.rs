@@ -4,7 +4,7 @@ use serde::Serialize;
 use shale_format::Identity;
 
 use super::findings::{Problem, Remedy};
-use super::level::Level;
+use super::level::CheckLevel;
 
 /// A file with bytes that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub struct CheckReport {
     /// identity and the check found no problem, both are equal.
     pub identity: Option<Identity>,
     /// The level of the check.
-    pub level: Level,
+    pub level: CheckLevel,
     /// How much was checked.
     pub checked: Checked,
     /// What was not checked because the time was up.

@@ -37,7 +37,7 @@ pub use hot_log::HotLog;
 use launcher::Launcher;
 use made_dir::MadeDir;
 use metrics::Metrics;
-use options::{MountOptions, Source, Target};
+use options::{MountOptions, ShownSource, Target};
 use shutdown::Shutdown;
 
 /// Memory for pages of all images that is not counted against the requested cache.
@@ -199,16 +199,21 @@ fn mount(
 }
 
 /// Returns what the list of mounts shows as source.
-fn source_name(target: &Target, source: &Source, label: Option<String>, say: &Say) -> OsString {
+fn source_name(
+    target: &Target,
+    source: &ShownSource,
+    label: Option<String>,
+    say: &Say,
+) -> OsString {
     match (source, label) {
-        (Source::Name(name), _) => name.clone(),
-        (Source::Label, Some(label)) => label.into(),
-        (Source::Label, None) => {
+        (ShownSource::Name(name), _) => name.clone(),
+        (ShownSource::Label, Some(label)) => label.into(),
+        (ShownSource::Label, None) => {
             let name = target.name();
             say.warn(format!("{}: the image has no label", text::escape(text::bytes(&name))));
             name
         }
-        (Source::Path, _) => target.name(),
+        (ShownSource::Path, _) => target.name(),
     }
 }
 

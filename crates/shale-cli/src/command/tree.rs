@@ -14,7 +14,7 @@ use crate::report::Say;
 use crate::{open, size, text};
 
 /// A directory that is being shown, with its remaining entries; the next one is the last.
-struct Level {
+struct Branch {
     pending: Vec<Entry>,
     /// Bytes of the lines that are drawn in front of its entries.
     prefix_len: usize,
@@ -58,7 +58,7 @@ pub fn run(args: &TreeArgs, say: &Say) -> anyhow::Result<Exit> {
     // What the levels draw is the beginning of what the deepest one draws.
     let mut prefix = String::new();
     if top.kind == InodeKind::Directory && args.depth != Some(0) {
-        levels.push(Level { pending: entries(top.inode)?, prefix_len: 0 });
+        levels.push(Branch { pending: entries(top.inode)?, prefix_len: 0 });
     }
     while let Some(level) = levels.last_mut() {
         let Some(entry) = level.pending.pop() else {
@@ -83,7 +83,7 @@ pub fn run(args: &TreeArgs, say: &Say) -> anyhow::Result<Exit> {
             if args.depth.is_none_or(|depth| levels.len() < depth) {
                 prefix.push_str(if last { "    " } else { "│   " });
                 let pending = entries(entry.attributes.inode)?;
-                levels.push(Level { pending, prefix_len: prefix.len() });
+                levels.push(Branch { pending, prefix_len: prefix.len() });
             }
         } else {
             others += 1;

@@ -11,7 +11,7 @@ use shale_model::{EntrySource, InodeKind, Problem, Select, SourceEntry, SourceEr
 use super::blobs::Blobs;
 use super::fault::fault;
 use super::manifest::{Image, Layer, LayerDigest};
-use super::tree::{Fate, Fates, NewLayer, Place, Tree, is_mark};
+use super::tree::{Fate, Fates, LayerEntry, LayeredTree, NewLayer, is_mark};
 use crate::compression::Compression;
 use crate::error::ForeignError;
 use crate::selection::Selection;
@@ -31,7 +31,7 @@ pub(super) struct OciSource {
     fates: Fates,
     /// The layer that is read, and the number of its next entry.
     current: Option<TarSource>,
-    next: Place,
+    next: LayerEntry,
     problems: Vec<Problem>,
     warnings: Vec<String>,
 }
@@ -47,7 +47,7 @@ impl OciSource {
         image: Image,
         select: Option<Arc<dyn Select>>,
     ) -> Result<Self, ForeignError> {
-        let mut tree = Tree::default();
+        let mut tree = LayeredTree::default();
         let mut first_names = HashMap::new();
         let mut hasher = Hasher::new();
         hasher.update(b"container image");
@@ -79,7 +79,7 @@ impl OciSource {
             layers: image.layers,
             seed: *hasher.finalize().as_bytes(),
             current: None,
-            next: Place { layer: 0, sequence: 0 },
+            next: LayerEntry { layer: 0, sequence: 0 },
             problems: Vec::new(),
             warnings: Vec::new(),
         })
@@ -91,7 +91,7 @@ impl OciSource {
             self.problems.extend(problems_of(&mut ended));
             self.warnings.extend(ended.take_warnings());
         }
-        self.next = Place { layer: self.next.layer + 1, sequence: 0 };
+        self.next = LayerEntry { layer: self.next.layer + 1, sequence: 0 };
     }
 
     fn advance(&mut self) -> Result<Option<SourceEntry>, ForeignError> {

@@ -22,14 +22,14 @@ const PATHS_MAX: usize = 100_000_000;
 
 /// An entry of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct LayerEntry {
     pub(super) layer: u32,
     /// Number of the entry in the layer, from 0.
     pub(super) sequence: u64,
 }
 
 struct Node {
-    place: Place,
+    place: LayerEntry,
     /// The inode in its layer; directories have none.
     inode: Option<u64>,
     kind: InodeKind,
@@ -37,7 +37,7 @@ struct Node {
 
 /// The paths that are left.
 #[derive(Default)]
-pub(super) struct Tree {
+pub(super) struct LayeredTree {
     nodes: BTreeMap<Vec<u8>, Node>,
 }
 
@@ -84,7 +84,7 @@ impl NewLayer {
                 self.removed.push(join(parent, name));
             }
         } else {
-            let place = Place { layer: self.number, sequence };
+            let place = LayerEntry { layer: self.number, sequence };
             if kind != InodeKind::Directory {
                 remove_below(&mut self.nodes, path);
             }
@@ -109,7 +109,7 @@ fn remove_below(nodes: &mut BTreeMap<Vec<u8>, Node>, path: &[u8]) {
     }
 }
 
-impl Tree {
+impl LayeredTree {
     /// Puts a layer on top.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Tree {
         let mut later: HashMap<(u32, u64), Names> = HashMap::new();
         let mut fates: HashMap<(u32, u64), Fate> = HashMap::with_capacity(self.nodes.len());
         for (path, node) in self.nodes {
-            let Place { layer, sequence } = node.place;
+            let LayerEntry { layer, sequence } = node.place;
             fates.insert((layer, sequence), Fate::Kept);
             if let Some(inode) = node.inode {
                 later.entry((layer, inode)).or_default().push((sequence, path));
@@ -197,7 +197,7 @@ pub(super) enum Fate {
 pub(super) struct Fates(HashMap<(u32, u64), Fate>);
 
 impl Fates {
-    pub(super) fn of(&self, place: Place) -> Option<&Fate> {
+    pub(super) fn of(&self, place: LayerEntry) -> Option<&Fate> {
         self.0.get(&(place.layer, place.sequence))
     }
 }
@@ -208,7 +208,7 @@ mod tests {
 
     /// Puts layers on top of each other: `d` a directory, `f` a file, `=N` a name of inode N.
     fn left(layers: &[&[(&str, &str)]]) -> Result<Vec<(String, u32)>, String> {
-        let mut tree = Tree::default();
+        let mut tree = LayeredTree::default();
         for (number, entries) in (0..).zip(layers) {
             let mut layer = NewLayer::new(number);
             for (sequence, (path, what)) in (0..).zip(entries.iter()) {
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_content_comes_under_a_name_that_is_left() {
-        let mut tree = Tree::default();
+        let mut tree = LayeredTree::default();
         let mut layer = NewLayer::new(0);
         for (sequence, name) in (0..).zip(["a", "b", "c"]) {
             layer.add(name.as_bytes(), sequence, Some(7), InodeKind::File);
@@ -276,7 +276,7 @@ mod tests {
         upper.add(b".wh.a", 0, Some(1), InodeKind::File);
         tree.put(upper).unwrap();
         let fates = tree.fates(&HashMap::from([((0, 7), 0)]));
-        let of = |sequence| fates.of(Place { layer: 0, sequence });
+        let of = |sequence| fates.of(LayerEntry { layer: 0, sequence });
         assert_eq!(of(0), Some(&Fate::Named(b"b".to_vec())));
         assert_eq!(of(1), None);
         assert_eq!(of(2), Some(&Fate::Kept));

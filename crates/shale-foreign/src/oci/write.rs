@@ -154,14 +154,14 @@ impl OciLayer {
 
 /// Writes a layout.
 pub struct LayoutWriter<'w> {
-    place: Place<'w>,
+    place: Destination<'w>,
     /// Digests of the blobs so far, as an archive must not have one twice.
     written: Vec<String>,
     manifests: Vec<Value>,
 }
 
 /// Where the files of the layout go.
-enum Place<'w> {
+enum Destination<'w> {
     Directory(PathBuf),
     /// To a tar archive. Blobs are first written to temporary files, because their lengths come
     /// before them.
@@ -181,16 +181,16 @@ impl<'w> LayoutWriter<'w> {
     /// The directory cannot be written to.
     pub fn directory(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path.join("blobs/sha256"))?;
-        Ok(Self::new(Place::Directory(path.to_owned())))
+        Ok(Self::new(Destination::Directory(path.to_owned())))
     }
 
     /// Writes a layout to a tar archive.
     pub fn archive(out: Box<dyn Write + 'w>, temporary: Temporary<'w>) -> Self {
         let tar = Box::new(TarWriter::new(out, Times::default()));
-        Self::new(Place::Archive { tar, temporary })
+        Self::new(Destination::Archive { tar, temporary })
     }
 
-    fn new(place: Place<'w>) -> Self {
+    fn new(place: Destination<'w>) -> Self {
         Self { place, written: Vec::new(), manifests: Vec::new() }
     }
 
@@ -273,13 +273,13 @@ impl<'w> LayoutWriter<'w> {
         self.file("index.json", &index.to_string().into_bytes())?;
         self.file("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
         match self.place {
-            Place::Directory(path) => {
+            Destination::Directory(path) => {
                 for name in ["blobs/sha256", "blobs", ""] {
                     File::open(path.join(name))?.sync_all()?;
                 }
                 Ok(())
             }
-            Place::Archive { tar, .. } => tar.finish(),
+            Destination::Archive { tar, .. } => tar.finish(),
         }
     }
 
@@ -304,11 +304,11 @@ impl<'w> LayoutWriter<'w> {
     /// The file that a blob is written to before its name is known.
     fn temporary(&mut self) -> io::Result<File> {
         match &mut self.place {
-            Place::Directory(path) => {
+            Destination::Directory(path) => {
                 let path = path.join("blobs/sha256/.layer");
                 File::options().read(true).write(true).create(true).truncate(true).open(path)
             }
-            Place::Archive { temporary, .. } => temporary(),
+            Destination::Archive { temporary, .. } => temporary(),
         }
     }
 
@@ -316,13 +316,13 @@ impl<'w> LayoutWriter<'w> {
     fn keep(&mut self, mut file: File, blob: &Blob) -> io::Result<()> {
         let is_new = self.is_new(blob);
         match &mut self.place {
-            Place::Directory(path) => {
+            Destination::Directory(path) => {
                 file.sync_all()?;
                 let from = path.join("blobs/sha256/.layer");
                 fs::rename(from, path.join(path_of(blob)))
             }
-            Place::Archive { .. } if !is_new => Ok(()),
-            Place::Archive { tar, .. } => {
+            Destination::Archive { .. } if !is_new => Ok(()),
+            Destination::Archive { tar, .. } => {
                 file.rewind()?;
                 put(tar, &path_of(blob), blob.len, &mut file)
             }
@@ -332,12 +332,12 @@ impl<'w> LayoutWriter<'w> {
     /// Writes a short file.
     fn file(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
         match &mut self.place {
-            Place::Directory(place) => {
+            Destination::Directory(place) => {
                 let mut file = File::create(place.join(path))?;
                 file.write_all(bytes)?;
                 file.sync_all()
             }
-            Place::Archive { tar, .. } => put(tar, path, bytes.len() as u64, &mut &bytes[..]),
+            Destination::Archive { tar, .. } => put(tar, path, bytes.len() as u64, &mut &bytes[..]),
         }
     }
 }

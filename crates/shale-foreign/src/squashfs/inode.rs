@@ -145,7 +145,7 @@ impl Image {
 
     fn file(
         &self,
-        place: &mut super::metadata::Place,
+        place: &mut super::metadata::MetadataCursor,
         len: u64,
         start: u64,
         tail: (u32, u32),

@@ -49,12 +49,12 @@ impl Packer {
 
 /// A place in metadata: the offset of a stored block, and one in its plain bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Place {
+pub(super) struct MetadataOffset {
     pub(super) block: u64,
     pub(super) offset: u16,
 }
 
-impl Place {
+impl MetadataOffset {
     pub(super) fn reference(self) -> u64 {
         self.block << 16 | u64::from(self.offset)
     }
@@ -74,8 +74,8 @@ impl Blocks {
     }
 
     /// Where the next byte goes.
-    pub(super) fn place(&self) -> Place {
-        Place { block: self.stored.len() as u64, offset: self.plain.len() as u16 }
+    pub(super) fn place(&self) -> MetadataOffset {
+        MetadataOffset { block: self.stored.len() as u64, offset: self.plain.len() as u16 }
     }
 
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
@@ -232,7 +232,7 @@ impl Head {
     /// A directory whose list was written.
     pub(super) fn directory(&self, list: &List, parent: u32) -> Vec<u8> {
         let len = list.len + 3;
-        let Place { block, offset } = list.place;
+        let MetadataOffset { block, offset } = list.place;
         let is_short =
             len <= SHORT_DIRECTORY_LEN_MAX && self.xattr_set == NONE && list.index.is_empty();
         if is_short {
@@ -264,7 +264,7 @@ fn put(out: &mut Vec<u8>, values: &[u32]) {
 #[derive(Debug)]
 pub(super) struct Name {
     pub(super) name: Vec<u8>,
-    pub(super) inode: Place,
+    pub(super) inode: MetadataOffset,
     pub(super) number: u32,
     pub(super) short_type: u16,
 }
@@ -272,7 +272,7 @@ pub(super) struct Name {
 /// A written list of names.
 #[derive(Debug, Default)]
 pub(super) struct List {
-    pub(super) place: Place,
+    pub(super) place: MetadataOffset,
     pub(super) len: u64,
     /// For each block but the first: where the list goes on in it, the block, the first name.
     pub(super) index: Vec<(u32, u32, Vec<u8>)>,

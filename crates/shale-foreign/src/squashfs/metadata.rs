@@ -127,7 +127,7 @@ struct Xattrs {
 
 /// A place in the metadata, moved on by reading.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct MetadataCursor {
     pub(super) block: u64,
     pub(super) offset: usize,
 }
@@ -239,7 +239,7 @@ impl Image {
     }
 
     /// Reads `len` bytes of metadata and moves on.
-    pub(super) fn read(&self, place: &mut Place, len: usize) -> Result<Vec<u8>, String> {
+    pub(super) fn read(&self, place: &mut MetadataCursor, len: usize) -> Result<Vec<u8>, String> {
         let mut out = Vec::with_capacity(len.min(METADATA_LEN));
         loop {
             let (block, next) = self.block(place.block)?;
@@ -248,7 +248,7 @@ impl Image {
             out.extend_from_slice(&rest[..taken]);
             place.offset += taken;
             if place.offset >= block.len() {
-                *place = Place { block: next, offset: 0 };
+                *place = MetadataCursor { block: next, offset: 0 };
             }
             if out.len() == len {
                 return Ok(out);
@@ -257,21 +257,25 @@ impl Image {
     }
 
     /// The place of an inode.
-    pub(super) fn inode_place(&self, reference: u64) -> Result<Place, String> {
+    pub(super) fn inode_place(&self, reference: u64) -> Result<MetadataCursor, String> {
         let block = self.superblock.inode_table.checked_add(reference >> 16);
         let block = block.filter(|&block| block < self.superblock.bytes_used);
-        Ok(Place {
+        Ok(MetadataCursor {
             block: block.ok_or("an inode lies beyond the end")?,
             offset: (reference & 0xffff) as usize,
         })
     }
 
     /// The place of a list of a directory.
-    pub(super) fn directory_place(&self, block: u64, offset: u64) -> Result<Place, String> {
+    pub(super) fn directory_place(
+        &self,
+        block: u64,
+        offset: u64,
+    ) -> Result<MetadataCursor, String> {
         let block = self.superblock.directory_table.checked_add(block);
         let block = block.filter(|&block| block < self.superblock.bytes_used);
         let block = block.ok_or("a directory lies beyond the end")?;
-        Ok(Place { block, offset: offset as usize })
+        Ok(MetadataCursor { block, offset: offset as usize })
     }
 
     /// The attributes of a set.
@@ -286,7 +290,7 @@ impl Image {
         let at = u64::from(set) * 16;
         let block = (at / METADATA_LEN as u64) as usize;
         let block = *xattrs.blocks.get(block).ok_or("the table of attributes is too short")?;
-        let mut place = Place { block, offset: at as usize % METADATA_LEN };
+        let mut place = MetadataCursor { block, offset: at as usize % METADATA_LEN };
         let entry = self.read(&mut place, 16)?;
         let (reference, count) = (le(&entry[..8]), le(&entry[8..12]));
         if count > shale_format::limits::XATTR_COUNT_MAX {
@@ -322,17 +326,17 @@ impl Image {
         Ok(found)
     }
 
-    fn value(&self, place: &mut Place, len: u64) -> Result<Vec<u8>, String> {
+    fn value(&self, place: &mut MetadataCursor, len: u64) -> Result<Vec<u8>, String> {
         if len > shale_format::limits::XATTR_VALUE_LEN_MAX as u64 {
             return Err(format!("an attribute of {len} bytes"));
         }
         self.read(place, len as usize)
     }
 
-    fn xattr_place(&self, xattrs: &Xattrs, reference: u64) -> Result<Place, String> {
+    fn xattr_place(&self, xattrs: &Xattrs, reference: u64) -> Result<MetadataCursor, String> {
         let block = xattrs.start.checked_add(reference >> 16);
         let block = block.filter(|&block| block < self.superblock.bytes_used);
         let block = block.ok_or("attributes lie beyond the end")?;
-        Ok(Place { block, offset: (reference & 0xffff) as usize })
+        Ok(MetadataCursor { block, offset: (reference & 0xffff) as usize })
     }
 }

@@ -21,8 +21,8 @@ use shale_format::InodeKind;
 use shale_format::inode::device_parts;
 
 use super::layout::{
-    Blocks, Body, FileBody, Head, Name, Packer, Place, Xattrs, keeps_xattr, stored_len, table,
-    write_list,
+    Blocks, Body, FileBody, Head, MetadataOffset, Name, Packer, Xattrs, keeps_xattr, stored_len,
+    table, write_list,
 };
 use super::metadata::{Compressor, MAGIC, METADATA_PLAIN};
 use crate::archive::{Archive, ArchiveEntry, Keeps, Taken};
@@ -109,7 +109,7 @@ pub struct SquashfsWriter<W> {
     fragments: Vec<(u64, u32)>,
     contents: HashMap<u64, FileBody>,
     /// Inodes with several names.
-    links: HashMap<u64, (Place, u32, u16)>,
+    links: HashMap<u64, (MetadataOffset, u32, u16)>,
     inodes: Blocks,
     directories: Blocks,
     xattrs: Xattrs,
@@ -118,7 +118,7 @@ pub struct SquashfsWriter<W> {
     /// Places of inodes, by number from 1.
     places: Vec<u64>,
     open: Vec<OpenDirectory>,
-    root: Option<(Place, u32)>,
+    root: Option<(MetadataOffset, u32)>,
 }
 
 impl<W> std::fmt::Debug for SquashfsWriter<W> {
@@ -326,7 +326,7 @@ impl<W: Write + Seek> SquashfsWriter<W> {
         self.add(Name { name, inode: place, number, short_type })
     }
 
-    fn place_inode(&mut self, number: u32, bytes: &[u8]) -> io::Result<Place> {
+    fn place_inode(&mut self, number: u32, bytes: &[u8]) -> io::Result<MetadataOffset> {
         let place = self.inodes.place();
         if place.block > u64::from(u32::MAX) {
             return Err(io::Error::other("inodes of more than 4 GiB"));

@@ -28,7 +28,7 @@ pub(crate) struct Aws {
     keys: Keep<KeyPair>,
 }
 
-type Found = Result<Option<(KeyPair, Option<Duration>)>, Reason>;
+type Lookup = Result<Option<(KeyPair, Option<Duration>)>, Reason>;
 
 impl Aws {
     pub(super) fn new(options: &Options) -> Self {
@@ -97,7 +97,7 @@ impl Aws {
     }
 
     fn find(&self) -> Result<(KeyPair, Option<Duration>), Reason> {
-        let places: [&dyn Fn() -> Found; 5] = [
+        let places: [&dyn Fn() -> Lookup; 5] = [
             &|| Ok(from_environment()),
             &|| self.of_web_identity(),
             &|| from_profile(),
@@ -113,7 +113,7 @@ impl Aws {
     }
 
     /// A role taken on with a token that the cluster keeps in a file.
-    fn of_web_identity(&self) -> Found {
+    fn of_web_identity(&self) -> Lookup {
         let (Some(file), Some(role)) =
             (variable("AWS_WEB_IDENTITY_TOKEN_FILE"), variable("AWS_ROLE_ARN"))
         else {
@@ -157,7 +157,7 @@ fn from_environment() -> Option<(KeyPair, Option<Duration>)> {
     Some((keys, None))
 }
 
-fn from_profile() -> Found {
+fn from_profile() -> Lookup {
     let profile = Profile::load()?;
     if let (Some(id), Some(secret)) =
         (profile.get("aws_access_key_id"), profile.get("aws_secret_access_key"))
@@ -197,7 +197,7 @@ fn from_json(json: &str) -> Option<(KeyPair, Option<Duration>)> {
     Some((keys, field("Expiration").and_then(|instant| until(&instant))))
 }
 
-fn from_container() -> Found {
+fn from_container() -> Lookup {
     let url = match variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") {
         Some(path) => format!("http://169.254.170.2{path}"),
         None => match variable("AWS_CONTAINER_CREDENTIALS_FULL_URI") {

@@ -14,9 +14,9 @@ use std::sync::Arc;
 const ENTRY_COUNT_MAX: usize = 48;
 
 /// A tree in memory, handed out entry by entry.
-struct Tree(std::vec::IntoIter<SourceEntry>);
+struct TreeInMemory(std::vec::IntoIter<SourceEntry>);
 
-impl EntrySource for Tree {
+impl EntrySource for TreeInMemory {
     fn seed(&self) -> [u8; 32] {
         [5; 32]
     }
@@ -63,7 +63,7 @@ pub fn build_then_read(bytes: &[u8]) {
     };
     let (entries, expected) = tree(&mut choices);
     let mut image = Vec::new();
-    let mut source = Tree(entries.into_iter());
+    let mut source = TreeInMemory(entries.into_iter());
     let progress = shale_write::NoProgress;
     shale_write::create(&mut source, &mut image, &options, &progress)
         .expect("what a tree can be is packed");

@@ -18,7 +18,7 @@ use shale_format::AppendIndex;
 
 use crate::base::image::Base;
 use crate::content::chunks::Chunks;
-use crate::content::extents::{Extents, Place};
+use crate::content::extents::{Extents, StoredAt};
 use crate::content::relocation::Relocation;
 use crate::content::tags::ContentTags;
 use crate::plan::digest::{ContentDigest, content_digest};
@@ -323,7 +323,7 @@ impl Contents {
         let mut expected = holes.iter();
         let (mut at, mut same) = (0, true);
         self.extents.visit(range.start, range.end, |len, place| {
-            if place == Place::Hole {
+            if place == StoredAt::Hole {
                 same &= expected.next() == Some(&(at..at + len));
             }
             at += len;
@@ -339,12 +339,12 @@ impl Contents {
         for hole in identity.holes.iter().chain(std::iter::once(&end)) {
             let mut parts = Vec::new();
             self.extents.visit(start + at, start + hole.start, |len, place| {
-                parts.push((len, if place == Place::Hole { Place::Zero } else { place }));
+                parts.push((len, if place == StoredAt::Hole { StoredAt::Zero } else { place }));
             });
             for (len, place) in parts {
                 self.extents.push(len, place);
             }
-            self.extents.push(hole.end - hole.start, Place::Hole);
+            self.extents.push(hole.end - hole.start, StoredAt::Hole);
             at = hole.end;
         }
         self.push(identity.digest, base)
@@ -369,11 +369,11 @@ mod tests {
         let base = contents.extents.end();
         let mut at = 0;
         for hole in holes {
-            contents.extents.push(hole.start - at, Place::Stream(base + at));
-            contents.extents.push(hole.end - hole.start, Place::Hole);
+            contents.extents.push(hole.start - at, StoredAt::Stream(base + at));
+            contents.extents.push(hole.end - hole.start, StoredAt::Hole);
             at = hole.end;
         }
-        contents.extents.push(bytes.len() as u64 - at, Place::Stream(base + at));
+        contents.extents.push(bytes.len() as u64 - at, StoredAt::Stream(base + at));
         contents.push(digest, base)
     }
 
@@ -391,14 +391,14 @@ mod tests {
         assert_eq!(add(&mut contents, &bytes, &[]), 1);
         let mut parts = Vec::new();
         contents.extents.visit(200, 300, |len, place| parts.push((len, place)));
-        let place = Place::Stream;
+        let place = StoredAt::Stream;
         assert_eq!(
             parts,
             [
                 (20, place(0)),
-                (10, Place::Hole),
+                (10, StoredAt::Hole),
                 (10, place(30)),
-                (20, Place::Hole),
+                (20, StoredAt::Hole),
                 (40, place(60))
             ]
         );
@@ -413,6 +413,6 @@ mod tests {
         assert_eq!(add(&mut contents, &bytes, &[]), 2);
         let mut parts = Vec::new();
         contents.extents.visit(64, 128, |len, place| parts.push((len, place)));
-        assert_eq!(parts, [(64, Place::Zero)]);
+        assert_eq!(parts, [(64, StoredAt::Zero)]);
     }
 }

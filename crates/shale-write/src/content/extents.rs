@@ -7,7 +7,7 @@ use shale_format::schema::{STREAM_HOLE, STREAM_REBUILT, STREAM_ZERO};
 
 /// Where bytes of a content are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum StoredAt {
     /// In the stream, from this offset on.
     Stream(u64),
     /// In chunks that are rebuilt, from this offset in rebuilt space on.
@@ -18,7 +18,7 @@ pub(crate) enum Place {
     Hole,
 }
 
-impl Place {
+impl StoredAt {
     fn column(self) -> u64 {
         match self {
             Self::Stream(offset) => offset,
@@ -42,7 +42,7 @@ impl Place {
 /// starts where the rows of that end.
 #[derive(Debug, Default)]
 pub(crate) struct Extents {
-    rows: Vec<(u64, Place)>,
+    rows: Vec<(u64, StoredAt)>,
     start: u64,
     end: u64,
 }
@@ -74,7 +74,7 @@ impl Extents {
     }
 
     /// Maps the next `len` bytes of content space to `place`.
-    pub(crate) fn push(&mut self, len: u64, place: Place) {
+    pub(crate) fn push(&mut self, len: u64, place: StoredAt) {
         if len == 0 {
             return;
         }
@@ -94,7 +94,7 @@ impl Extents {
     }
 
     /// Calls `visit(len, place)` for the parts of a range, in order.
-    pub(crate) fn visit(&self, start: u64, end: u64, mut visit: impl FnMut(u64, Place)) {
+    pub(crate) fn visit(&self, start: u64, end: u64, mut visit: impl FnMut(u64, StoredAt)) {
         let mut at = start;
         let first = self.rows.partition_point(|&(base, _)| base <= start).saturating_sub(1);
         for (index, &(base, place)) in self.rows.iter().enumerate().skip(first) {
@@ -115,13 +115,13 @@ mod tests {
     #[test]
     fn neighbours_that_continue_each_other_are_one_row() {
         let mut extents = Extents::default();
-        extents.push(10, Place::Stream(0));
-        extents.push(5, Place::Stream(10));
-        extents.push(0, Place::Hole);
-        extents.push(7, Place::Zero);
-        extents.push(1, Place::Zero);
-        extents.push(2, Place::Stream(0));
-        extents.push(2, Place::Stream(3));
+        extents.push(10, StoredAt::Stream(0));
+        extents.push(5, StoredAt::Stream(10));
+        extents.push(0, StoredAt::Hole);
+        extents.push(7, StoredAt::Zero);
+        extents.push(1, StoredAt::Zero);
+        extents.push(2, StoredAt::Stream(0));
+        extents.push(2, StoredAt::Stream(3));
         assert_eq!(
             extents.rows().collect::<Vec<_>>(),
             [(0, 0), (15, STREAM_ZERO), (23, 0), (25, 3)]
@@ -131,15 +131,15 @@ mod tests {
         assert_eq!(
             parts,
             [
-                (3, Place::Stream(12)),
-                (8, Place::Zero),
-                (2, Place::Stream(0)),
-                (1, Place::Stream(3))
+                (3, StoredAt::Stream(12)),
+                (8, StoredAt::Zero),
+                (2, StoredAt::Stream(0)),
+                (1, StoredAt::Stream(3))
             ]
         );
         extents.truncate(16);
         assert_eq!(extents.rows().collect::<Vec<_>>(), [(0, 0), (15, STREAM_ZERO)]);
-        extents.push(1, Place::Zero);
+        extents.push(1, StoredAt::Zero);
         assert_eq!((extents.row_count(), extents.end()), (2, 17));
     }
 }

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use crate::content::extents::{Extents, Place};
+use crate::content::extents::{Extents, StoredAt};
 
 /// Maps the bytes of buffer space to where they are now.
 #[derive(Debug, Default)]
 pub(crate) struct Relocation {
     /// Start in buffer space, length and new place.
-    rows: Vec<(u64, u64, Place)>,
+    rows: Vec<(u64, u64, StoredAt)>,
 }
 
 impl Relocation {
@@ -30,12 +30,14 @@ impl Relocation {
     /// Appends to `extents` what `range` of `before` is, with the new places of its bytes.
     pub(crate) fn through(&self, before: &Extents, range: Range<u64>, extents: &mut Extents) {
         before.visit(range.start, range.end, |len, place| match place {
-            Place::Stream(start) => self.visit(start, len, |len, place| extents.push(len, place)),
+            StoredAt::Stream(start) => {
+                self.visit(start, len, |len, place| extents.push(len, place))
+            }
             place => extents.push(len, place),
         });
     }
 
-    fn visit(&self, start: u64, len: u64, mut visit: impl FnMut(u64, Place)) {
+    fn visit(&self, start: u64, len: u64, mut visit: impl FnMut(u64, StoredAt)) {
         let mut at = start;
         let first = self.rows.partition_point(|&(row, ..)| row <= start).saturating_sub(1);
         for &(row, row_len, place) in &self.rows[first..] {
@@ -57,17 +59,17 @@ mod tests {
     #[test]
     fn extents_lead_through_the_buffer() {
         let mut before = Extents::default();
-        before.push(100, Place::Stream(0));
-        before.push(50, Place::Hole);
-        before.push(30, Place::Stream(100));
-        before.push(20, Place::Stream(10));
+        before.push(100, StoredAt::Stream(0));
+        before.push(50, StoredAt::Hole);
+        before.push(30, StoredAt::Stream(100));
+        before.push(20, StoredAt::Stream(10));
         let mut relocation = Relocation::default();
         let mut second = Extents::default();
-        second.push(30, Place::Stream(0));
+        second.push(30, StoredAt::Stream(0));
         relocation.push(100..130, &second);
         let mut first = Extents::default();
-        first.push(15, Place::Stream(5));
-        first.push(85, Place::Stream(30));
+        first.push(15, StoredAt::Stream(5));
+        first.push(85, StoredAt::Stream(30));
         relocation.push(0..100, &first);
         relocation.sort();
         let mut extents = Extents::default();
@@ -75,13 +77,13 @@ mod tests {
         relocation.through(&before, 120..200, &mut extents);
         let mut parts = Vec::new();
         extents.visit(0, extents.end(), |len, place| parts.push((len, place)));
-        let place = Place::Stream;
+        let place = StoredAt::Stream;
         assert_eq!(
             parts,
             [
                 (15, place(5)),
                 (85, place(30)),
-                (50, Place::Hole),
+                (50, StoredAt::Hole),
                 (30, place(0)),
                 (5, place(15)),
                 (15, place(30))

@@ -18,7 +18,7 @@ use shale_format::{AppendIndex, Category, ChunkRecord};
 use shale_model::{Metadata, OpenContent, ProblemKind};
 
 use crate::content::dedupe::{ContentKey, Contents};
-use crate::content::extents::Place;
+use crate::content::extents::StoredAt;
 use crate::content::read::{
     ATTEMPTS_MAX, Finished, FoundStream, LargeFile, LargeReader, PieceReader, ReadFailure, Run,
     SMALL_LEN_MAX, SmallContent, read_small, sample_of, split_runs,
@@ -42,7 +42,7 @@ use crate::plan::digest::ContentDigest;
 use crate::plan::error::WriteError;
 use crate::plan::report::{Report, Stage, StreamCounts};
 use crate::recompress::container::Container;
-use crate::segment::ahead::{Found, ReadAhead, Wanted};
+use crate::segment::ahead::{ReadAhead, ScannedParts, Wanted};
 use crate::segment::homes::Homes;
 use crate::segment::segmenter::Anchor;
 use crate::segment::stage::SegmentStage;
@@ -282,7 +282,7 @@ impl<'env> ContentWriter<'env> {
             split_runs(&content.bytes, at..range.start, &mut runs);
             self.runs(&content.bytes, &runs, &[], len, category)?;
             runs.clear();
-            self.without_data(range.len() as u64, Place::Rebuilt(*place))?;
+            self.without_data(range.len() as u64, StoredAt::Rebuilt(*place))?;
             at = range.end;
         }
         if !rebuilt.is_empty() {
@@ -330,8 +330,8 @@ impl<'env> ContentWriter<'env> {
                         at = end;
                     }
                 }
-                Run::Zero(len) => self.without_data(*len, Place::Zero)?,
-                Run::Hole(len) => self.without_data(*len, Place::Hole)?,
+                Run::Zero(len) => self.without_data(*len, StoredAt::Zero)?,
+                Run::Hole(len) => self.without_data(*len, StoredAt::Hole)?,
             }
         }
         Ok(())
@@ -437,9 +437,9 @@ impl<'env> ContentWriter<'env> {
         let extents = &self.contents.extents;
         report.extents = extents.row_count() as u64;
         extents.visit(extents.start(), extents.end(), |len, place| match place {
-            Place::Hole => report.hole_bytes += len,
-            Place::Zero => report.zero_bytes += len,
-            Place::Stream(_) | Place::Rebuilt(_) => {}
+            StoredAt::Hole => report.hole_bytes += len,
+            StoredAt::Zero => report.zero_bytes += len,
+            StoredAt::Stream(_) | StoredAt::Rebuilt(_) => {}
         });
         Ok(Finish { contents: self.contents, frames, index, emitter })
     }
@@ -485,7 +485,7 @@ impl<'env> ContentWriter<'env> {
         let mut ahead = ReadAhead::new(self.build.clone(), bytes, window_len);
         let mut asked = parts_of(&items, &order);
         let mut in_part = None;
-        let (mut found, mut next) = (Found::default(), 0);
+        let (mut found, mut next) = (ScannedParts::default(), 0);
         for part in parts_of(&items, &order) {
             self.build.check_cancel()?;
             while ahead.has_room()
@@ -618,7 +618,7 @@ impl<'env> ContentWriter<'env> {
                     self.build.progress().done(0, bytes.len() as u64);
                 }
                 Some(Piece::Hole(len)) => {
-                    self.without_data(len, Place::Hole)?;
+                    self.without_data(len, StoredAt::Hole)?;
                     self.build.progress().done(0, len);
                 }
                 None => break,
@@ -707,7 +707,7 @@ impl<'env> ContentWriter<'env> {
                     _ => self.buffered_samples.push((range, run)),
                 }
             }
-            self.contents.extents.push(bytes.len() as u64, Place::Stream(start));
+            self.contents.extents.push(bytes.len() as u64, StoredAt::Stream(start));
             return Ok(());
         }
         self.begin_stream()?;
@@ -745,7 +745,7 @@ impl<'env> ContentWriter<'env> {
             None => {
                 let may_split = content_len > SMALL_LEN_MAX;
                 let offset = self.frames.push(bytes, place, category, may_split, run)?;
-                extents.push(bytes.len() as u64, Place::Stream(offset));
+                extents.push(bytes.len() as u64, StoredAt::Stream(offset));
                 Ok(())
             }
             Some(segments) => {
@@ -783,7 +783,7 @@ impl<'env> ContentWriter<'env> {
     }
 
     /// Adds an extent that has no bytes in the stream.
-    fn without_data(&mut self, len: u64, place: Place) -> Result<(), WriteError> {
+    fn without_data(&mut self, len: u64, place: StoredAt) -> Result<(), WriteError> {
         self.end_content()?;
         self.contents.extents.push(len, place);
         Ok(())

@@ -10,7 +10,7 @@
 //! sets. Memory: at most 40 bytes for each content in several frames, less where many share a set.
 
 use crate::content::dedupe::Contents;
-use crate::content::extents::Place;
+use crate::content::extents::StoredAt;
 use crate::reference::inverted_index::InvertedIndex;
 
 /// Most frames in a set. A content in more frames costs much, whatever they refer to.
@@ -52,7 +52,7 @@ impl CoReadSets {
             frames.clear();
             if range.end - range.start <= CONTENT_FRAME_COUNT_MAX * frame_len {
                 contents.extents.visit(range.start, range.end, |len, place| {
-                    if let Place::Stream(offset) = place {
+                    if let StoredAt::Stream(offset) = place {
                         frames.extend(frame_at(offset)..=frame_at(offset + len - 1));
                     }
                 });
@@ -161,9 +161,9 @@ mod tests {
         for (number, parts) in parts.iter().enumerate() {
             let base = contents.extents.end();
             for (start, end) in *parts {
-                contents.extents.push(end - start, Place::Stream(*start));
+                contents.extents.push(end - start, StoredAt::Stream(*start));
             }
-            contents.extents.push(50, Place::Hole);
+            contents.extents.push(50, StoredAt::Hole);
             contents.push(content_digest(&[number as u8]), base);
         }
         contents

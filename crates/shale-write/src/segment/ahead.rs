@@ -33,14 +33,14 @@ pub(crate) struct Wanted {
 
 /// Parts of contents, with what was found in them.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ScannedParts {
     bytes: Vec<u8>,
     anchors: Vec<Anchor>,
     /// For each part, its bytes and its anchors.
     parts: Vec<(Range<usize>, Option<Range<usize>>)>,
 }
 
-impl Found {
+impl ScannedParts {
     /// Number of parts.
     pub(crate) fn part_count(&self) -> usize {
         self.parts.len()
@@ -61,7 +61,7 @@ pub(crate) struct ReadAhead<'env> {
     /// The parts of the next task, and their bytes.
     gathered: Vec<Wanted>,
     gathered_len: u64,
-    on_the_way: VecDeque<(Ticket<Result<Found, WriteError>>, u64)>,
+    on_the_way: VecDeque<(Ticket<Result<ScannedParts, WriteError>>, u64)>,
     len: u64,
 }
 
@@ -100,12 +100,12 @@ impl<'env> ReadAhead<'env> {
     ///
     /// # Errors
     /// They cannot be read.
-    pub(crate) fn next(&mut self) -> Result<Found, WriteError> {
+    pub(crate) fn next(&mut self) -> Result<ScannedParts, WriteError> {
         if self.on_the_way.is_empty() {
             self.submit();
         }
         let Some((ticket, len)) = self.on_the_way.pop_front() else {
-            return Ok(Found::default());
+            return Ok(ScannedParts::default());
         };
         self.len -= len;
         self.build.wait(&ticket)
@@ -113,8 +113,12 @@ impl<'env> ReadAhead<'env> {
 }
 
 /// Reads parts and finds their anchors.
-fn find(buffered: &Buffered, wanted: &[Wanted], window_len: u32) -> Result<Found, WriteError> {
-    let mut found = Found::default();
+fn find(
+    buffered: &Buffered,
+    wanted: &[Wanted],
+    window_len: u32,
+) -> Result<ScannedParts, WriteError> {
+    let mut found = ScannedParts::default();
     found.bytes.reserve_exact(
         wanted.iter().map(|part| (part.range.end - part.range.start) as usize).sum(),
     );

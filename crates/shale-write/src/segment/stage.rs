@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use shale_format::Category;
 
-use crate::content::extents::{Extents, Place};
+use crate::content::extents::{Extents, StoredAt};
 use crate::content::read::SMALL_LEN_MAX;
 use crate::content::samples::SampleRun;
 use crate::frame::pipeline::FramePipeline;
@@ -173,13 +173,13 @@ impl Sink for Pieces<'_, '_> {
                     let (now, rest) = bytes.split_at(len as usize);
                     let offset =
                         self.frames.push(now, place, self.category, self.may_split, run)?;
-                    self.extents.push(len, Place::Stream(offset));
+                    self.extents.push(len, StoredAt::Stream(offset));
                     bytes = rest;
                 }
             }
             Piece::Match { stream_offset, len } => {
                 self.samples.emitted += len;
-                self.extents.push(len, Place::Stream(stream_offset));
+                self.extents.push(len, StoredAt::Stream(stream_offset));
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use shale::read::{Attributes, InodeKind, SnapshotChoice, Tree};
 
 use super::extraction::Extraction;
 use super::keys::Key;
-use super::place::{ENTRIES_MAX, Place, moved, top_for};
+use super::place::{ENTRIES_MAX, OpenDirectory, moved, top_for};
 use super::preview::{Preview, TEXT_LEN_MAX};
 use super::search::{Search, contains};
 use crate::attributes::Columns;
@@ -27,7 +27,7 @@ pub struct Browser {
     pub image: String,
     pub tree: Tree,
     /// The directories from the root to the one that is shown.
-    pub places: Vec<Place>,
+    pub places: Vec<OpenDirectory>,
     /// What is over the directory, if anything.
     pub over: Over,
     /// What is typed, if anything.
@@ -90,7 +90,7 @@ impl Browser {
     /// # Errors
     /// It cannot be read.
     pub fn new(tree: Tree, image: &Path) -> anyhow::Result<Self> {
-        let root = Place::open(&tree, tree.root_inode(), Vec::new());
+        let root = OpenDirectory::open(&tree, tree.root_inode(), Vec::new());
         let places = vec![root.with_context(|| text::path(image))?];
         Ok(Self {
             image: text::path(image),
@@ -108,12 +108,12 @@ impl Browser {
     }
 
     /// The directory that is shown.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &OpenDirectory {
         // The root is never left.
         &self.places[self.places.len() - 1]
     }
 
-    fn place_mut(&mut self) -> &mut Place {
+    fn place_mut(&mut self) -> &mut OpenDirectory {
         let last = self.places.len() - 1;
         &mut self.places[last]
     }
@@ -287,7 +287,7 @@ impl Browser {
             _ => entry.attributes,
         };
         match found.kind {
-            InodeKind::Directory => match Place::open(&self.tree, found.inode, path) {
+            InodeKind::Directory => match OpenDirectory::open(&self.tree, found.inode, path) {
                 Ok(place) => {
                     if place.is_cut {
                         let shown = size::count(ENTRIES_MAX as u64);
@@ -331,7 +331,7 @@ impl Browser {
             let place = self.place();
             let Some(entry) = place.selected().filter(|entry| entry.name == *name) else { return };
             let (path, inode) = (place.path_of(entry), entry.attributes.inode);
-            match Place::open(&self.tree, inode, path) {
+            match OpenDirectory::open(&self.tree, inode, path) {
                 Ok(place) => self.places.push(place),
                 Err(error) => return self.say(error.to_string()),
             }
@@ -354,7 +354,7 @@ impl Browser {
     fn choose(&mut self, number: usize) {
         let path = self.place().path.clone();
         let opened = self.tree.image().tree(&SnapshotChoice::Index(number)).and_then(|tree| {
-            let root = Place::open(&tree, tree.root_inode(), Vec::new())?;
+            let root = OpenDirectory::open(&tree, tree.root_inode(), Vec::new())?;
             Ok((tree, root))
         });
         match opened {

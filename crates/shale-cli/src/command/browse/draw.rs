@@ -7,7 +7,7 @@ use shale::read::{Attributes, InodeKind};
 
 use super::browser::{Browser, FRAME_LINES, Over};
 use super::cells::fit;
-use super::place::Place;
+use super::place::OpenDirectory;
 use super::preview::Preview;
 use super::search::Search;
 use crate::{size, text};
@@ -102,7 +102,7 @@ fn entry_line(name: &[u8], attributes: &Attributes) -> String {
     format!("{size:>8}  {}{slash}", text::escape(name))
 }
 
-fn directory(place: &Place, browser: &Browser, width: usize, height: usize) -> Vec<String> {
+fn directory(place: &OpenDirectory, browser: &Browser, width: usize, height: usize) -> Vec<String> {
     if place.entries.is_empty() {
         let what = if browser.places.len() == 1 { "the image is empty" } else { "empty" };
         return vec![fit(&format!("{:>8}  {what}", ""), width)];

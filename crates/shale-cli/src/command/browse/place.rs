@@ -7,7 +7,7 @@ use shale::read::{InodeKind, ReadError, Tree};
 pub const ENTRIES_MAX: usize = 1_000_000;
 
 /// A directory.
-pub struct Place {
+pub struct OpenDirectory {
     /// Path in the image; empty for the root.
     pub path: Vec<u8>,
     /// Its entries in name order, directories first.
@@ -31,7 +31,7 @@ impl From<ReadError> for End {
     }
 }
 
-impl Place {
+impl OpenDirectory {
     /// Lists a directory. Costs one pass over its entries.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use anyhow::Context;
 use shale::read::{Image, Log, Options as ReadOptions, Tree};
 use shale_fuse::{Reopen, Snapshots, Union, View};
 
-use super::options::{Layer, MountOptions, Source, Target};
+use super::options::{Layer, MountOptions, ShownSource, Target};
 use crate::report::Say;
 use crate::{open, text};
 
@@ -37,7 +37,7 @@ pub fn open(
     let mut trees = Vec::with_capacity(target.layers.len());
     for layer in &target.layers {
         let (image, name) = (image(layer, options, read, say)?, text::path(&layer.image));
-        if options.source == Source::Label {
+        if options.source == ShownSource::Label {
             label = shale::label(&image).with_context(|| name.clone())?;
         }
         if options.snapshots {

@@ -86,7 +86,7 @@ impl Target {
 
 /// What the list of mounts shows as source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum ShownSource {
     /// The path of the image.
     Path,
     /// The label of the image.
@@ -114,7 +114,7 @@ pub struct MountOptions {
     pub subdir: Option<Vec<u8>>,
     pub view: ViewChoice,
     /// What the list of mounts shows as source, instead of the path.
-    pub source: Source,
+    pub source: ShownSource,
     /// The file for counters.
     pub metrics: Option<PathBuf>,
     /// The file for the list of first reads.
@@ -158,7 +158,7 @@ impl MountOptions {
             prefetch: 4 << 20,
             subdir: None,
             view: args.view.unwrap_or(ViewChoice::Fuse),
-            source: Source::Path,
+            source: ShownSource::Path,
             metrics: None,
             hot_log: None,
             verify: None,
@@ -281,11 +281,11 @@ impl MountOptions {
                 let value = value.context("-o log needs a path: log=/var/log/shale.log")?;
                 *log = Some(PathBuf::from(OsStr::from_bytes(value)));
             }
-            "label" => self.source = Source::Label,
+            "label" => self.source = ShownSource::Label,
             "fsname" => {
                 let value = raw.filter(|value| !value.is_empty());
                 let value = value.context("-o fsname needs a name: fsname=data")?;
-                self.source = Source::Name(OsString::from_vec(value.to_vec()));
+                self.source = ShownSource::Name(OsString::from_vec(value.to_vec()));
             }
             "metrics" => {
                 let value = raw.context("-o metrics needs a path: metrics=/run/shale.prom")?;
