@@ -260,7 +260,7 @@ fn archive(
     if snapshot.is_some() {
         return Err(Error::NoSnapshots { path: path.to_owned() });
     }
-    if offset == 0 && head.starts_with(mtree::SIGNATURE) {
+    if offset == 0 && mtree::is_list(&head) {
         let seed = digest(&file).map_err(Error::io("read", path))?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
         let name = path.as_os_str().as_bytes();

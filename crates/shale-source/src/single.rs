@@ -36,7 +36,7 @@ pub(crate) fn is_single(path: &Path) -> Result<bool, Error> {
     let mut head = vec![0; DETECT_LEN];
     let len = file.read_at(&mut head, 0).map_err(Error::io("read", path))?;
     head.truncate(len);
-    let is_known = head.starts_with(&SUPERBLOCK_MAGIC) || head.starts_with(mtree::SIGNATURE);
+    let is_known = head.starts_with(&SUPERBLOCK_MAGIC) || mtree::is_list(&head);
     if is_known || detect(&head).is_some() {
         return Ok(false);
     }

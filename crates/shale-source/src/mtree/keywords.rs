@@ -218,7 +218,13 @@ fn digest(value: &[u8]) -> Result<[u8; 32], String> {
         .ok_or_else(|| format!("expected 64 hexadecimal digits, found {}", show(value)))
 }
 
-/// Resolves the escapes of vis(3) that mtree(8) and libarchive write: octal, those of C, and `\s`.
+/// The byte that `^` and a sign stand for in vis(3).
+fn control(sign: u8) -> u8 {
+    if sign == b'?' { 0x7f } else { sign & 0x1f }
+}
+
+/// Resolves the escapes of vis(3) that mtree(8) and libarchive write: octal, those of C, `\s`, and
+/// `\^C`, `\M-C` and `\M^C` for control characters and bytes from 128 on.
 ///
 /// # Errors
 /// What was expected, and what was found.
@@ -235,6 +241,9 @@ pub(super) fn plain(value: &[u8]) -> Result<Vec<u8>, String> {
             [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] => {
                 ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), 3)
             }
+            [b'M', b'-', sign, ..] => (sign | 0x80, 3),
+            [b'M', b'^', sign, ..] => (control(*sign) | 0x80, 3),
+            [b'^', sign, ..] => (control(*sign), 2),
             [b'0', ..] => (0, 1),
             [b'a', ..] => (7, 1),
             [b'b', ..] => (8, 1),
@@ -281,6 +290,8 @@ mod tests {
         assert_eq!(nanoseconds, Some(Timestamp { sec: -7, nsec: 500 }));
         assert_eq!(keywords("device=linux,8,1").unwrap().device, Some(8 << 32 | 1));
         assert_eq!(keywords("link=a\\040\\\\b\\#").unwrap().target.unwrap(), b"a \\b#");
+        let odd = keywords("link=\\^[\\M^?\\M-C\\M^A\\^?\\s").unwrap().target.unwrap();
+        assert_eq!(odd, b"\x1b\xff\xc3\x81\x7f ");
         // A later word counts, also if it names the owner in another way.
         assert_eq!(keywords("uname=x uid=7").unwrap().owner, Some(Who::Id(7)));
         assert!(!keywords("flags=none").unwrap().has_flags);

@@ -29,13 +29,22 @@ use shale_model::{
 use crate::listed::{FileOf, LineNumbers, check_path, show};
 use crate::mtree::keywords::{Keywords, Who, plain};
 
-/// How a list begins.
-pub(crate) const SIGNATURE: &[u8] = b"#mtree";
+/// How most lists begin.
+const SIGNATURE: &[u8] = b"#mtree";
 /// Longest line, with the lines that continue it: a path, a target and a file name fit even if
 /// every byte is escaped.
 const LINE_LEN_MAX: usize = 128 << 10;
 /// Most unknown keywords that are kept for the warning.
 const UNKNOWN_MAX: usize = 8;
+
+/// Returns whether a file that begins with `head` is a list: it has the signature, or its first
+/// line but for comments sets keywords, as in what `mtree -c` writes.
+pub(crate) fn is_list(head: &[u8]) -> bool {
+    let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"));
+    let is_set = |line: &[u8]| line.starts_with(b"/set ") && line.contains(&b'=');
+    head.starts_with(SIGNATURE) || first.is_some_and(is_set)
+}
 
 /// A list that is being read.
 pub(crate) struct MtreeSource {
@@ -54,6 +63,8 @@ pub(crate) struct MtreeSource {
     defaults: Keywords,
     /// The directory of names that are no paths.
     directory: Vec<u8>,
+    /// A `..` left the root, as some programs end a list.
+    has_left_root: bool,
     /// Directories that were yielded.
     directories: HashMap<Vec<u8>, Metadata>,
     lines: LineNumbers,
@@ -83,6 +94,7 @@ impl MtreeSource {
             line_number: 0,
             defaults: Keywords::default(),
             directory: Vec::new(),
+            has_left_root: false,
             directories: HashMap::new(),
             lines: LineNumbers::default(),
             unknown: BTreeMap::new(),
@@ -282,10 +294,13 @@ impl MtreeSource {
                 return Ok(None);
             }
             b".." => {
-                let Some(parent_len) = parent_len(&self.directory) else {
-                    return Err(self.wrong("expected a name, found `..` in the root"));
-                };
-                self.directory.truncate(parent_len);
+                match parent_len(&self.directory) {
+                    Some(parent_len) => self.directory.truncate(parent_len),
+                    None if self.has_left_root => {
+                        return Err(self.wrong("expected a name, found `..` above the root"));
+                    }
+                    None => self.has_left_root = true,
+                }
                 return Ok(None);
             }
             _ => {}
