@@ -49,7 +49,7 @@ fn every_flipped_byte_is_an_error_or_right_data() {
 
 #[test]
 fn a_larger_image_is_sampled() {
-    assert_damage_is_found(12);
+    assert_damage_is_found(8);
 }
 
 /// Flips a bit at each of this many places of an image of some megabytes.

@@ -51,15 +51,19 @@ fn media_that_share_an_interleaved_stream_hold_it_once() {
 }
 
 #[test]
-fn a_gigabyte_of_zeroes_is_two_kilobytes() {
-    const LEN: u64 = 1 << 30;
+fn zeroes_are_two_kilobytes() {
+    assert_zeroes_are_two_kilobytes(64 << 20);
+}
+
+/// Packs zeroes that are data, and reads them from a mount.
+pub fn assert_zeroes_are_two_kilobytes(zeroes_len: u64) {
     let folder = places::disk();
     let source = folder.path().join("source");
     std::fs::create_dir(&source).unwrap();
     // Zeroes that are data, not a hole: written, and the last byte of each block for good measure.
     let file = File::create(source.join("zeroes")).unwrap();
     let block = vec![0; 4 << 20];
-    (0..LEN / block.len() as u64).for_each(|n| {
+    (0..zeroes_len / block.len() as u64).for_each(|n| {
         file.write_all_at(&block, n * block.len() as u64).unwrap();
     });
     let image = folder.path().join("zeroes.shale");
@@ -80,7 +84,7 @@ fn a_gigabyte_of_zeroes_is_two_kilobytes() {
         assert!(buffer[..read].iter().all(|&byte| byte == 0));
         len += read as u64;
     }
-    assert_eq!(len, LEN);
+    assert_eq!(len, zeroes_len);
     let stats = run([OsStr::new("stats"), mount.path().as_os_str()]).stdout;
     let stats = String::from_utf8(stats).unwrap();
     let decoded = stats.lines().find(|line| line.starts_with("frames_decoded"));

@@ -10,6 +10,7 @@ use crate::recompress::{
     assert_compressed_files_come_back, assert_copies_keep_what_is_rebuilt,
     assert_damage_is_never_wrong_bytes, assert_threads_change_nothing,
 };
+use crate::redundancy::assert_zeroes_are_two_kilobytes;
 use crate::samples::assert_samples_come_back;
 use crate::specification::assert_second_reader_reads;
 use crate::thin::assert_thin_is_what_is_added;
@@ -61,7 +62,7 @@ fn sound_and_pictures_come_back_at_other_levels() {
 
 #[test]
 fn compressed_files_come_back_at_another_level() {
-    assert_compressed_files_come_back(&["-1"]);
+    assert_compressed_files_come_back(&["-6"]);
 }
 
 #[test]
@@ -82,6 +83,11 @@ fn damage_anywhere_in_streams_is_never_wrong_bytes() {
 #[test]
 fn a_day_costs_the_same_in_a_large_archive_and_a_file_costs_little() {
     assert_days_cost_the_same(&[2, 8]);
+}
+
+#[test]
+fn a_gigabyte_of_zeroes_is_two_kilobytes() {
+    assert_zeroes_are_two_kilobytes(1 << 30);
 }
 
 #[test]
