@@ -213,8 +213,8 @@ pub fn assert_threads_change_nothing() {
     assert!(images[0] == images[1]);
 }
 
-#[test]
-fn appends_continue_what_is_rebuilt() {
+/// Appends files whose streams are there already, with and without streams.
+pub fn assert_appends_continue() {
     let (folder, tree) = compressed_tree();
     let image = folder.path().join("image.shale");
     create(&tree, &image, &["-2", "--recompress", "--snapshot", "one"]);
@@ -244,11 +244,6 @@ fn appends_continue_what_is_rebuilt() {
         expect_code(command.arg("-C").arg(&target).args(["--snapshot", name]), 0);
         expected.assert_equals(&Manifest::of(&target).unwrap(), name);
     }
-}
-
-#[test]
-fn damage_to_what_is_in_a_stream_is_damage_to_the_file_and_never_wrong_bytes() {
-    assert_damage_is_never_wrong_bytes(&[7]);
 }
 
 /// Changes a byte in each of these parts of twelve, and reads all files and checks.

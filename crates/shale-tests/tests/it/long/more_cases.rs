@@ -7,7 +7,7 @@ use crate::damage::assert_damage_is_found;
 use crate::fuzz_smoke::assert_importers_survive;
 use crate::reads::assert_days_cost_the_same;
 use crate::recompress::{
-    assert_compressed_files_come_back, assert_copies_keep_what_is_rebuilt,
+    assert_appends_continue, assert_compressed_files_come_back, assert_copies_keep_what_is_rebuilt,
     assert_damage_is_never_wrong_bytes, assert_threads_change_nothing,
 };
 use crate::redundancy::assert_zeroes_are_two_kilobytes;
@@ -83,6 +83,11 @@ fn damage_anywhere_in_streams_is_never_wrong_bytes() {
 #[test]
 fn a_day_costs_the_same_in_a_large_archive_and_a_file_costs_little() {
     assert_days_cost_the_same(&[2, 8]);
+}
+
+#[test]
+fn appends_continue_what_is_rebuilt() {
+    assert_appends_continue();
 }
 
 #[test]
