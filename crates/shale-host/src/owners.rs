@@ -24,22 +24,22 @@ impl Owners {
         Self { users: names(Path::new(USERS)), groups: names(Path::new(GROUPS)) }
     }
 
-    /// The name of a user, or the number if there is no name.
+    /// Returns the name of a user. A user without a name is shown by number.
     pub fn user(&self, uid: u32) -> String {
         self.users.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
     }
 
-    /// The number of a user.
+    /// Returns the number of a user; `None` if this machine has no such user.
     pub fn user_id(&self, name: &str) -> Option<u32> {
         by_name(&self.users, name)
     }
 
-    /// The number of a group.
+    /// Returns the number of a group; `None` if this machine has no such group.
     pub fn group_id(&self, name: &str) -> Option<u32> {
         by_name(&self.groups, name)
     }
 
-    /// The name of a group, or the number if there is no name.
+    /// Returns the name of a group. A group without a name is shown by number.
     pub fn group(&self, gid: u32) -> String {
         self.groups.get(&gid).cloned().unwrap_or_else(|| gid.to_string())
     }
