@@ -23,6 +23,7 @@ mod options; // what the caller decides
 mod cut; // shares for several builds
 mod follow; // links as what they lead to
 mod pipe; // what comes through a pipe
+mod whole; // all bytes of a file
 mod image; // an image of ShaleFS as a source
 mod copied; // a tree whose contents are copied as they are stored
 mod single; // a file that is no archive

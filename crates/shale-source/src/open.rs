@@ -37,6 +37,7 @@ use crate::options::{Container, Password, SourceOptions};
 use crate::pipe;
 use crate::pseudo::Changed;
 use crate::single::{is_single, only};
+use crate::whole::read_whole;
 
 /// Bytes of a file that tell whether it is an image, or a tar archive.
 const HEAD_LEN: usize = 1024;
@@ -301,17 +302,8 @@ fn is_shale(head: &[u8]) -> bool {
 /// one pass over the file, a small part of the cost of packing it.
 fn digest(file: &File) -> io::Result<[u8; 32]> {
     let mut hasher = Hasher::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut at = 0;
-    loop {
-        match file.read_at(&mut buffer, at) {
-            Ok(0) => return Ok(*hasher.finalize().as_bytes()),
-            Ok(len) => {
-                hasher.update(&buffer[..len]);
-                at += len as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    read_whole(file, |bytes| {
+        hasher.update(bytes);
+    })?;
+    Ok(*hasher.finalize().as_bytes())
 }

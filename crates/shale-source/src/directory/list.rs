@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, RawDir, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
@@ -400,6 +401,16 @@ pub(super) fn metadata(statx: &Statx) -> Option<Metadata> {
             _ => 0,
         },
     })
+}
+
+/// Returns the metadata of a file, or of a link itself. Costs a system call.
+///
+/// # Errors
+/// The file does not exist or cannot be looked at.
+pub(crate) fn metadata_of(path: &Path) -> io::Result<Metadata> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    let statx = retry(|| rustix::fs::statx(rustix::fs::CWD, path, flags, STATX_MASK))?;
+    metadata(&statx).ok_or_else(|| io::Error::other("is of a kind that is not known"))
 }
 
 /// Returns the identity of the inode.

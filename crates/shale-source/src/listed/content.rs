@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, SeekFrom};
 use sha2::{Digest, Sha256};
 
+use crate::whole::read_whole;
+
 /// A file that is one hole.
 pub(crate) struct Hole {
     pub(crate) metadata: Metadata,
@@ -69,10 +71,6 @@ impl FileOf {
     pub(crate) fn with_sha256(self, sha256: Option<[u8; 32]>) -> Self {
         Self { sha256, ..self }
     }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 impl OpenContent for FileOf {
@@ -96,19 +94,8 @@ impl OpenContent for FileOf {
 /// Returns the SHA-256 of a whole file.
 fn sha256(file: &File) -> io::Result<[u8; 32]> {
     let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 256 << 10];
-    let mut at = 0;
-    loop {
-        match file.read_at(&mut buffer, at) {
-            Ok(0) => return Ok(hasher.finalize().into()),
-            Ok(len) => {
-                hasher.update(&buffer[..len]);
-                at += len as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    read_whole(file, |bytes| hasher.update(bytes))?;
+    Ok(hasher.finalize().into())
 }
 
 /// Changes when someone writes to a file.

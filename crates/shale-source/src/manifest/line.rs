@@ -4,23 +4,10 @@
 //! `=` repeats. Errors say what was expected and what was found; the caller adds the line number.
 
 use shale_format::inode::device_number;
-use shale_format::limits::{FILE_LEN_MAX, LINK_TARGET_LEN_MAX};
+use shale_format::limits::FILE_LEN_MAX;
 use shale_format::{InodeKind, Timestamp};
 
-use crate::listed::{check_path, number, show};
-
-/// Fields that `=` repeats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Given {
-    /// Permission bits with setuid, setgid and sticky.
-    pub permissions: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Last modification.
-    pub mtime: Timestamp,
-}
+use crate::listed::{Given, check_path, check_target, number, octal, show};
 
 /// What an entry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +45,7 @@ pub fn parse(
     };
     given.permissions = match field(&mut rest, "a mode")? {
         b"=" => given.permissions,
-        mode => octal(mode)?,
+        field => mode(field)?,
     };
     given.uid = match field(&mut rest, "an owner")? {
         b"=" => given.uid,
@@ -93,13 +80,7 @@ pub fn parse(
         b"s" => none(InodeKind::Socket),
         b"l" => {
             let target = plain(detail)?;
-            if target.is_empty() || target.len() > LINK_TARGET_LEN_MAX || target.contains(&0) {
-                let len = target.len();
-                return Err(format!(
-                    "expected a link target of 1 to {LINK_TARGET_LEN_MAX} bytes without NUL, found \
-                     {len} bytes"
-                ));
-            }
+            check_target(&target)?;
             Ok(Detail::Symlink(target))
         }
         b"b" => device(detail).map(|number| Detail::Device(InodeKind::BlockDevice, number)),
@@ -150,17 +131,14 @@ fn take_path(field: &[u8], path: &mut Vec<u8>) -> Result<(), String> {
     check_path(path)
 }
 
-fn octal(field: &[u8]) -> Result<u32, String> {
-    let digit = |byte: u8| (b'0'..=b'7').contains(&byte).then(|| u32::from(byte - b'0'));
-    let mode = (field.len() <= 8)
-        .then(|| field.iter().try_fold(0u32, |mode, &byte| Some(mode << 3 | digit(byte)?)))
-        .flatten();
-    mode.filter(|&mode| mode <= 0o7777)
+fn mode(field: &[u8]) -> Result<u32, String> {
+    octal(field)
+        .filter(|&mode| mode <= 0o7777)
         .ok_or_else(|| format!("expected an octal mode up to 7777 or `=`, found {}", show(field)))
 }
 
 fn id(field: &[u8], what: &str) -> Result<u32, String> {
-    number(field).and_then(|number| u32::try_from(number).ok()).ok_or_else(|| {
+    number(field).ok_or_else(|| {
         format!("expected {what} from 0 to 4294967295 or `=`, found {}", show(field))
     })
 }
@@ -180,12 +158,12 @@ fn timestamp(field: &[u8]) -> Result<Timestamp, String> {
         Some(dot) => (&digits[..dot], &digits[dot + 1..]),
         None => (digits, &b"0"[..]),
     };
-    let sec = number(seconds).and_then(|sec| i64::try_from(sec).ok()).ok_or_else(wrong)?;
+    let sec: i64 = number(seconds).ok_or_else(wrong)?;
     if fraction.is_empty() || fraction.len() > 9 {
         return Err(wrong());
     }
     let missing = 9 - fraction.len() as u32;
-    let nsec = number(fraction).ok_or_else(wrong)? as u32 * 10u32.pow(missing);
+    let nsec = number::<u32>(fraction).ok_or_else(wrong)? * 10u32.pow(missing);
     // Seconds are rounded down: -0.25 is a quarter of a second before 1970.
     Ok(match (is_negative, nsec) {
         (false, _) => Timestamp { sec, nsec },
@@ -196,10 +174,7 @@ fn timestamp(field: &[u8]) -> Result<Timestamp, String> {
 
 fn device(field: &[u8]) -> Result<u64, String> {
     let colon = field.iter().position(|&byte| byte == b':');
-    let parts = colon.and_then(|colon| {
-        let part = |field| number(field).and_then(|number| u32::try_from(number).ok());
-        part(&field[..colon]).zip(part(&field[colon + 1..]))
-    });
+    let parts = colon.and_then(|colon| number(&field[..colon]).zip(number(&field[colon + 1..])));
     parts
         .map(|(major, minor)| device_number(major, minor))
         .ok_or_else(|| format!("expected MAJOR:MINOR, found {}", show(field)))

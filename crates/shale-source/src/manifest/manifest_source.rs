@@ -14,12 +14,10 @@ use std::sync::Arc;
 
 use shale_codec::Hasher;
 use shale_format::InodeKind;
-use shale_model::{
-    Content, EntrySource, LinkId, Metadata, Review, SourceEntry, SourceError, Xattr,
-};
+use shale_model::{Content, EntrySource, LinkId, Review, SourceEntry, SourceError, Xattr};
 
-use crate::listed::{FileOf, Hole, LineNumbers};
-use crate::manifest::line::{self, Detail, Given};
+use crate::listed::{FileOf, Given, Hole, LineNumbers, wrong_line};
+use crate::manifest::line::{self, Detail};
 
 /// Bytes read at a time, and most bytes that the seed covers.
 const BUFFER_LEN: usize = 1 << 20;
@@ -124,12 +122,7 @@ impl ManifestSource {
     }
 
     fn wrong(&self, what: impl std::fmt::Display) -> SourceError {
-        self.wrong_at(self.line_number, what)
-    }
-
-    fn wrong_at(&self, line: u64, what: impl std::fmt::Display) -> SourceError {
-        let error = io::Error::new(io::ErrorKind::InvalidData, format!("line {line}: {what}"));
-        SourceError::Unreadable { path: self.name.clone(), error }
+        wrong_line(&self.name, self.line_number, what)
     }
 
     /// Reads the attributes on the lines that follow.
@@ -161,19 +154,7 @@ impl ManifestSource {
         link: Option<u64>,
         path: Vec<u8>,
     ) -> Result<SourceEntry, SourceError> {
-        let Given { permissions, uid, gid, mtime } = self.given;
-        let mut metadata = Metadata {
-            kind: InodeKind::File,
-            permissions,
-            uid,
-            gid,
-            mtime,
-            atime: mtime,
-            ctime: mtime,
-            btime: mtime,
-            len: 0,
-            device: 0,
-        };
+        let mut metadata = self.given.metadata(InodeKind::File);
         let (mut target, mut content) = (Vec::new(), Content::None);
         match detail {
             Detail::Len(0) => {}
@@ -239,23 +220,13 @@ impl EntrySource for ManifestSource {
     }
 
     fn review(&self, review: &Review<'_>) -> Result<(), SourceError> {
-        let show = |path: &[u8]| path.escape_ascii().to_string();
-        if let Some(repeat) = review.repeats.iter().min_by_key(|repeat| repeat.sequences.1) {
-            let (first, second) = repeat.sequences;
-            let (first, second) = (first.min(second), first.max(second));
-            let what = format!(
-                "expected each path once, found `{}` again, which line {} gives",
-                show(&repeat.path),
-                self.lines.of(first)
-            );
-            return Err(self.wrong_at(self.lines.of(second), what));
-        }
+        self.lines.refuse_repeats(&self.name, review)?;
         if let Some(missing) = review.missing.iter().min_by_key(|missing| missing.sequence) {
             let what = format!(
                 "expected an entry for the directory `{}`, found none in the whole manifest",
-                show(&missing.path)
+                missing.path.escape_ascii()
             );
-            return Err(self.wrong_at(self.lines.of(missing.sequence), what));
+            return Err(wrong_line(&self.name, self.lines.of(missing.sequence), what));
         }
         Ok(())
     }

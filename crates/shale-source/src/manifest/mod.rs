@@ -3,5 +3,5 @@
 pub(crate) mod line; // parses one line
 pub(crate) mod manifest_source; // the list as a source
 
-pub use crate::listed::PATH_LEN_MAX;
-pub use line::{Detail, Given, parse, parse_xattr};
+pub use crate::listed::{Given, PATH_LEN_MAX};
+pub use line::{Detail, parse, parse_xattr};

@@ -4,10 +4,10 @@
 //! Errors say what was expected and what was found; the caller adds the line number.
 
 use shale_format::inode::device_number;
-use shale_format::limits::{FILE_LEN_MAX, LINK_TARGET_LEN_MAX};
+use shale_format::limits::FILE_LEN_MAX;
 use shale_format::{InodeKind, Timestamp};
 
-use crate::listed::{number, show};
+use crate::listed::{check_target, number, octal, show};
 
 /// Keywords that say nothing of an image, or whose value is not compared.
 const PASSED_OVER: &[&[u8]] = &[
@@ -137,19 +137,14 @@ fn kind(value: &[u8]) -> Result<InodeKind, String> {
 }
 
 fn mode(value: &[u8]) -> Result<u32, String> {
-    let digit = |byte: &u8| (b'0'..=b'7').contains(byte).then(|| u32::from(byte - b'0'));
-    // With the bits of the type, 6 digits and a zero in front.
-    let mode = (1..=8)
-        .contains(&value.len())
-        .then(|| value.iter().try_fold(0u32, |mode, byte| Some(mode << 3 | digit(byte)?)))
-        .flatten();
-    mode.map(|mode| mode & 0o7777)
+    // It may have the bits of the type, too.
+    octal(value)
+        .map(|mode| mode & 0o7777)
         .ok_or_else(|| format!("expected an octal mode, found {}", show(value)))
 }
 
 fn id(value: &[u8]) -> Result<u32, String> {
     number(value)
-        .and_then(|number| u32::try_from(number).ok())
         .ok_or_else(|| format!("expected a number from 0 to 4294967295, found {}", show(value)))
 }
 
@@ -169,13 +164,7 @@ fn name(value: &[u8]) -> Result<String, String> {
 
 fn target(value: &[u8]) -> Result<Vec<u8>, String> {
     let target = plain(value)?;
-    if target.is_empty() || target.len() > LINK_TARGET_LEN_MAX || target.contains(&0) {
-        let len = target.len();
-        return Err(format!(
-            "expected a link target of 1 to {LINK_TARGET_LEN_MAX} bytes without NUL, found {len} \
-             bytes"
-        ));
-    }
+    check_target(&target)?;
     Ok(target)
 }
 
@@ -194,16 +183,16 @@ fn time(value: &[u8]) -> Result<Timestamp, String> {
         Some(dot) => (&digits[..dot], &digits[dot + 1..]),
         None => (digits, &b"0"[..]),
     };
-    let sec = number(seconds).and_then(|sec| i64::try_from(sec).ok()).ok_or_else(wrong)?;
+    let sec: i64 = number(seconds).ok_or_else(wrong)?;
     let nsec = number(nanoseconds).filter(|&nsec| nsec < 1_000_000_000).ok_or_else(wrong)?;
-    Ok(Timestamp { sec: if is_negative { -sec } else { sec }, nsec: nsec as u32 })
+    Ok(Timestamp { sec: if is_negative { -sec } else { sec }, nsec })
 }
 
 /// `FORMAT,MAJOR,MINOR`. The format says how a system packs both into one number, which does not
 /// matter as they are given.
 fn device(value: &[u8]) -> Result<u64, String> {
     let mut parts = value.split(|&byte| byte == b',').skip(1);
-    let mut part = || parts.next().and_then(number).and_then(|part| u32::try_from(part).ok());
+    let mut part = || parts.next().and_then(number);
     match (part(), part(), parts.next()) {
         (Some(major), Some(minor), None) => Ok(device_number(major, minor)),
         _ => Err(format!("expected a device as FORMAT,MAJOR,MINOR, found {}", show(value))),

@@ -10,23 +10,23 @@
 //! The first wrong line ends the build; the error has its number. A file whose size or SHA-256 is
 //! not that of the list is an error, too.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shale_foreign::Selection;
-use shale_format::inode::device_number;
-use shale_format::{InodeKind, Timestamp};
+use shale_format::InodeKind;
 use shale_host::owners::Owners;
 use shale_model::{
     Content, EntrySource, LinkId, Metadata, Review, Select, SourceEntry, SourceError, Xattr,
 };
 
-use crate::listed::{FileOf, LineNumbers, check_path, show};
+use crate::directory::list::metadata_of;
+use crate::listed::{FileOf, Given, LineNumbers, check_path, show, wrong_line};
 use crate::mtree::keywords::{Keywords, Who, plain};
 
 /// How most lists begin.
@@ -104,12 +104,7 @@ impl MtreeSource {
     }
 
     fn wrong(&self, what: impl std::fmt::Display) -> SourceError {
-        self.wrong_at(self.line_number, what)
-    }
-
-    fn wrong_at(&self, line: u64, what: impl std::fmt::Display) -> SourceError {
-        let error = io::Error::new(io::ErrorKind::InvalidData, format!("line {line}: {what}"));
-        SourceError::Unreadable { path: self.name.clone(), error }
+        wrong_line(&self.name, self.line_number, what)
     }
 
     /// Reads the next line, with those that continue it. Returns false at the end.
@@ -195,76 +190,32 @@ impl MtreeSource {
 
     /// Makes the entry of a line; `None` if its file is optional and does not exist.
     fn entry(&self, path: Vec<u8>, keywords: &Keywords) -> Result<Option<SourceEntry>, String> {
-        let file = keywords.contents.clone().unwrap_or_else(|| path.clone());
-        let on_disk = OnDisk::find(&self.base, &file);
-        if keywords.is_optional && on_disk.found.is_err() {
+        let on_disk = OnDisk::new(&self.base, keywords.contents.as_deref().unwrap_or(&path));
+        if keywords.is_optional && on_disk.found().is_err() {
             return Ok(None);
         }
-        let kind = match keywords.kind {
-            Some(kind) => kind,
-            None => on_disk.get("type", |found| kind_of(found.mode()))?,
-        };
+        let kind = on_disk.or(keywords.kind, "type", |found| found.kind)?;
         if path.is_empty() && kind != InodeKind::Directory {
             return Err("expected type dir for the root `.`".to_owned());
         }
         let owner = keywords.owner.as_ref().map(|who| self.id_of(who, false)).transpose()?;
         let group = keywords.group.as_ref().map(|who| self.id_of(who, true)).transpose()?;
-        let mtime = match keywords.mtime {
-            Some(mtime) => mtime,
-            None => on_disk.get("time", |found| Timestamp {
-                sec: found.mtime(),
-                nsec: u32::try_from(found.mtime_nsec()).unwrap_or(0),
-            })?,
-        };
-        let mut metadata = Metadata {
-            kind,
-            permissions: match keywords.permissions {
-                Some(permissions) => permissions,
-                None => on_disk.get("mode", |found| found.mode() & 0o7777)?,
-            },
-            uid: owner.map_or_else(|| on_disk.get("uid", MetadataExt::uid), Ok)?,
-            gid: group.map_or_else(|| on_disk.get("gid", MetadataExt::gid), Ok)?,
+        let mtime = on_disk.or(keywords.mtime, "time", |found| found.mtime)?;
+        let given = Given {
+            permissions: on_disk.or(keywords.permissions, "mode", |found| found.permissions)?,
+            uid: on_disk.or(owner, "uid", |found| found.uid)?,
+            gid: on_disk.or(group, "gid", |found| found.gid)?,
             mtime,
-            atime: mtime,
-            ctime: mtime,
-            btime: mtime,
-            len: 0,
-            device: 0,
         };
+        let mut metadata = given.metadata(kind);
         let (mut target, mut content) = (Vec::new(), Content::None);
         match kind {
-            // An empty file need not exist.
-            InodeKind::File if keywords.len == Some(0) && on_disk.found.is_err() => {}
-            InodeKind::File => {
-                let file = FileOf::find(&self.base, &file, &mut metadata)
-                    .map_err(|(file, error)| format!("{}: {error}", file.display()))?;
-                if let Some(expected) = keywords.len
-                    && expected != metadata.len
-                {
-                    let (file, found) = (file.path().display(), metadata.len);
-                    return Err(format!("expected {expected} bytes in {file}, found {found}"));
-                }
-                if metadata.len > 0 {
-                    content = Content::File(Box::new(file.with_sha256(keywords.sha256)));
-                }
-            }
+            InodeKind::File => content = on_disk.content(keywords, &mut metadata)?,
             InodeKind::Symlink => {
-                target = match &keywords.target {
-                    Some(target) => target.clone(),
-                    None => std::fs::read_link(&on_disk.path)
-                        .map_err(|error| on_disk.missing("link", &error))?
-                        .into_os_string()
-                        .into_encoded_bytes(),
-                }
+                target = keywords.target.clone().map_or_else(|| on_disk.target(), Ok)?;
             }
             InodeKind::BlockDevice | InodeKind::CharDevice => {
-                metadata.device = match keywords.device {
-                    Some(device) => device,
-                    None => on_disk.get("device", |found| {
-                        let number = found.rdev();
-                        device_number(rustix::fs::major(number), rustix::fs::minor(number))
-                    })?,
-                }
+                metadata.device = on_disk.or(keywords.device, "device", |found| found.device)?;
             }
             InodeKind::Directory | InodeKind::Fifo | InodeKind::Socket => {}
         }
@@ -276,12 +227,14 @@ impl MtreeSource {
         Ok(Some(SourceEntry { path, metadata, xattrs, link, target, content }))
     }
 
-    /// Reads the line at hand; `None` if it is no entry, or one that is left out.
+    /// Parses the current line. Returns `None` if it is not an entry, or if the entry is left out.
     fn parse(&mut self) -> Result<Option<SourceEntry>, SourceError> {
         let line = std::mem::take(&mut self.line);
-        let mut words = line.split(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
-        let mut words = words.by_ref().filter(|word| !word.is_empty());
-        let Some(first) = words.next().filter(|first| first[0] != b'#') else { return Ok(None) };
+        let words = line.split(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+        let mut words = words.filter(|word| !word.is_empty());
+        let Some(first) = words.next().filter(|first| !first.starts_with(b"#")) else {
+            return Ok(None);
+        };
         match first {
             b"/set" => {
                 let mut defaults = std::mem::take(&mut self.defaults);
@@ -336,43 +289,70 @@ fn parent_len(path: &[u8]) -> Option<usize> {
     (!path.is_empty()).then(|| path.iter().rposition(|&byte| byte == b'/').unwrap_or(0))
 }
 
-/// The file of an entry, which says what the line does not.
-struct OnDisk {
-    path: PathBuf,
-    found: io::Result<std::fs::Metadata>,
+/// The file of an entry, which says what the line does not. It is looked at only for that.
+struct OnDisk<'e> {
+    base: &'e Path,
+    file: &'e [u8],
+    found: OnceCell<io::Result<Metadata>>,
 }
 
-impl OnDisk {
-    fn find(base: &Path, file: &[u8]) -> Self {
-        let path = base.join(OsStr::from_bytes(file));
-        let found = std::fs::symlink_metadata(&path);
-        Self { path, found }
+impl<'e> OnDisk<'e> {
+    fn new(base: &'e Path, file: &'e [u8]) -> Self {
+        Self { base, file, found: OnceCell::new() }
     }
 
-    fn get<T>(
+    fn path(&self) -> PathBuf {
+        self.base.join(OsStr::from_bytes(self.file))
+    }
+
+    fn found(&self) -> &io::Result<Metadata> {
+        self.found.get_or_init(|| metadata_of(&self.path()))
+    }
+
+    /// Returns what the line gives, or else what the file has.
+    fn or<T>(
         &self,
+        given: Option<T>,
         keyword: &str,
-        value: impl FnOnce(&std::fs::Metadata) -> T,
+        of_file: impl FnOnce(&Metadata) -> T,
     ) -> Result<T, String> {
-        self.found.as_ref().map(value).map_err(|error| self.missing(keyword, error))
+        match given {
+            Some(given) => Ok(given),
+            None => {
+                let found = self.found().as_ref();
+                found.map(of_file).map_err(|error| self.missing(keyword, error))
+            }
+        }
+    }
+
+    fn target(&self) -> Result<Vec<u8>, String> {
+        let target = std::fs::read_link(self.path());
+        let target = target.map_err(|error| self.missing("link", &error))?;
+        Ok(target.into_os_string().into_encoded_bytes())
+    }
+
+    /// Finds the content, compares its length with the list, and fills in the length.
+    fn content(&self, keywords: &Keywords, metadata: &mut Metadata) -> Result<Content, String> {
+        // An empty file need not exist.
+        if keywords.len == Some(0) && self.found().is_err() {
+            return Ok(Content::None);
+        }
+        let file = FileOf::find(self.base, self.file, metadata)
+            .map_err(|(file, error)| format!("{}: {error}", file.display()))?;
+        let found = metadata.len;
+        if let Some(expected) = keywords.len.filter(|&expected| expected != found) {
+            let file = self.path();
+            return Err(format!("expected {expected} bytes in {}, found {found}", file.display()));
+        }
+        Ok(match found {
+            0 => Content::None,
+            _ => Content::File(Box::new(file.with_sha256(keywords.sha256))),
+        })
     }
 
     fn missing(&self, keyword: &str, error: &io::Error) -> String {
-        let path = self.path.display();
-        format!("expected {keyword}=, or a file to take it from: {path}: {error}")
-    }
-}
-
-fn kind_of(mode: u32) -> InodeKind {
-    use rustix::fs::FileType;
-    match FileType::from_raw_mode(mode) {
-        FileType::Directory => InodeKind::Directory,
-        FileType::Symlink => InodeKind::Symlink,
-        FileType::BlockDevice => InodeKind::BlockDevice,
-        FileType::CharacterDevice => InodeKind::CharDevice,
-        FileType::Fifo => InodeKind::Fifo,
-        FileType::Socket => InodeKind::Socket,
-        _ => InodeKind::File,
+        let path = self.path();
+        format!("expected {keyword}=, or a file to take it from: {}: {error}", path.display())
     }
 }
 
@@ -406,15 +386,7 @@ impl EntrySource for MtreeSource {
     }
 
     fn review(&self, review: &Review<'_>) -> Result<(), SourceError> {
-        let Some(repeat) = review.repeats.iter().min_by_key(|repeat| repeat.sequences.1) else {
-            return Ok(());
-        };
-        let (first, second) = repeat.sequences;
-        let (first, second) = (self.lines.of(first.min(second)), self.lines.of(first.max(second)));
-        let path = repeat.path.escape_ascii();
-        let what =
-            format!("expected each path once, found `{path}` again, which line {first} gives");
-        Err(self.wrong_at(second, what))
+        self.lines.refuse_repeats(&self.name, review)
     }
 }
 
