@@ -43,6 +43,7 @@ pub fn of_words(message: &str) -> Option<Advice> {
     let advice = [
         (lacks::PASSWORD, "--password-file", "name a file with its password: --password-file FILE"),
         (lacks::TAG, "--tag", "choose one with --tag, or use --all-tags for a snapshot of each"),
+        (lacks::MEMORY, "--memory", "allow more with --memory SIZE, at most 2G for this"),
         (lacks::PLATFORM, "--platform", "choose one with --platform"),
     ];
     let found = advice.into_iter().find(|(words, ..)| message.contains(words));

@@ -1,8 +1,39 @@
 //! Streams of compressed data whose errors say what is wrong in words, not in a library's.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use crate::error::ForeignError;
+use crate::lacks;
+
+/// Memory that a decompressor may take unless the caller says less: 2 GiB, more than programs ask
+/// for by default.
+const MEMORY_LEN_MAX: u64 = 2 << 30;
+
+/// What the entries of an archive are decrypted with, and the memory to decompress them.
+#[derive(Clone)]
+pub(crate) struct Decoding {
+    pub password: Option<Arc<[u8]>>,
+    /// An archive names the memory of its decompressor; more than this is refused.
+    pub memory_len_max: u64,
+}
+
+impl Decoding {
+    pub(crate) fn new(password: Option<Arc<[u8]>>, memory_len_max: Option<u64>) -> Self {
+        let memory_len_max = memory_len_max.unwrap_or(MEMORY_LEN_MAX).min(MEMORY_LEN_MAX);
+        Self { password, memory_len_max }
+    }
+}
+
+/// Says that a decompressor needs `needed` bytes where `allowed` bytes are allowed.
+pub(crate) fn needs_memory(needed: u64, allowed: u64) -> String {
+    format!(
+        "{}: {} MiB, and {} MiB are allowed",
+        lacks::MEMORY,
+        needed.div_ceil(1 << 20),
+        allowed >> 20
+    )
+}
 
 /// A decompressing reader.
 pub(crate) struct Decompress {

@@ -11,7 +11,7 @@ use shale_model::{EntrySource, Select, SourceError};
 
 use crate::compression::Compression;
 use crate::cpio::{CpioSource, is_cpio};
-use crate::decompress::Decompress;
+use crate::decompress::{Decoding, Decompress};
 use crate::detect::{DETECT_LEN, Format, detect};
 use crate::dwarfs::{self, DwarfsSource};
 use crate::erofs::ErofsSource;
@@ -42,6 +42,10 @@ pub struct OpenOptions {
     pub password: Option<Arc<[u8]>>,
     /// Makes temporary files, for what does not fit into memory.
     pub spool: Option<Spool>,
+    /// The most bytes of memory that an archive may name for its decompressor; at most 2 GiB, which
+    /// is also what `None` means. 7z, RAR and zip with PPMd keep to it; other decompressors have
+    /// smaller limits of their own.
+    pub decoder_memory_len_max: Option<u64>,
 }
 
 /// Opens the archive in `file`, called `name` in errors. Returns `None` if its format is not known.
@@ -56,7 +60,8 @@ pub fn open(
     use std::os::unix::ffi::OsStrExt;
     let failed =
         |error| SourceError::Unreadable { path: name.as_os_str().as_bytes().to_vec(), error };
-    let OpenOptions { mut offset, seed, select, password, spool } = options;
+    let OpenOptions { mut offset, seed, select, password, spool, decoder_memory_len_max } = options;
+    let decoding = Decoding::new(password, decoder_memory_len_max);
     let mut head = vec![0; DETECT_LEN];
     let len = read_up_to(&file, offset, &mut head).map_err(failed)?;
     head.truncate(len);
@@ -96,7 +101,7 @@ pub fn open(
         | Format::Cab
         | Format::Rar => {
             let file = ImageFile::new(file, offset).map_err(failed)?;
-            return open_image(name, file, format, &seed, select, password).map(Some);
+            return open_image(name, file, format, &seed, select, decoding).map(Some);
         }
     };
     let input = if compression == Some(Compression::Lrzip) {
@@ -134,18 +139,18 @@ fn open_image(
     format: Format,
     seed: &[u8],
     select: Option<Arc<dyn Select>>,
-    password: Option<Arc<[u8]>>,
+    decoding: Decoding,
 ) -> Result<Box<dyn EntrySource>, SourceError> {
     Ok(match format {
         Format::Squashfs => Box::new(SquashfsSource::new(name, file, seed, select)?),
-        Format::Zip => Box::new(ZipSource::new(name, file, seed, select)?.password(password)),
-        Format::Sevenz => Box::new(sevenz::open(name, file, seed, select, password.as_deref())?),
+        Format::Zip => Box::new(ZipSource::new(name, file, seed, select)?.decoding(decoding)),
+        Format::Sevenz => Box::new(sevenz::open(name, file, seed, select, &decoding)?),
         Format::Iso => Box::new(IsoSource::new(name, file, seed, select)?),
         Format::Erofs => Box::new(ErofsSource::new(name, file, seed, select)?),
         Format::Xar => Box::new(xar::open(name, file, seed, select)?),
         Format::Cab => Box::new(cab::open(name, file, seed, select)?),
         #[cfg(feature = "rar")]
-        Format::Rar => Box::new(crate::rar::open(name, file, seed, select, password)?),
+        Format::Rar => Box::new(crate::rar::open(name, file, seed, select, decoding)?),
         Format::Ar => ar::open(name, file, seed, select)?,
         Format::Rpm => Box::new(rpm::open(name, file, seed, select)?),
         _ => Box::new(DwarfsSource::new(name, file, seed, select.as_deref())?),

@@ -278,7 +278,14 @@ fn archive(
     let password = options.password.as_ref().map(Password::bytes);
     let directory = pipe::temp_dir(options);
     let spool: Spool = Arc::new(move || pipe::unnamed(&directory));
-    let options = OpenOptions { offset, seed, select, password, spool: Some(spool) };
+    let options = OpenOptions {
+        offset,
+        seed,
+        select,
+        password,
+        spool: Some(spool),
+        decoder_memory_len_max: options.decoder_memory_len_max,
+    };
     let source = shale_foreign::open(path, file, options)?;
     source.ok_or_else(|| Error::NotInput { path: path.to_owned() })
 }

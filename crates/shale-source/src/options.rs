@@ -98,6 +98,8 @@ pub struct SourceOptions {
     pub container: Container,
     /// Password of encrypted entries in archives.
     pub password: Option<Password>,
+    /// The most bytes of memory that an archive may name for its decompressor, at most 2 GiB.
+    pub decoder_memory_len_max: Option<u64>,
     /// Pack the targets of symbolic links instead of the links, in directory trees.
     pub dereference: bool,
     /// Which entries of the inputs are packed.
@@ -131,6 +133,7 @@ impl SourceOptions {
         archive_offset: u64,
         container: Container,
         password: Option<Password>,
+        decoder_memory_len_max: Option<u64>,
         dereference: bool,
         choose: Choose,
         adjust: Adjust,
@@ -153,6 +156,7 @@ impl Default for SourceOptions {
             archive_offset: 0,
             container: Container::default(),
             password: None,
+            decoder_memory_len_max: None,
             dereference: false,
             choose: Choose::default(),
             adjust: Adjust::default(),

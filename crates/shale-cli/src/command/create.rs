@@ -460,6 +460,7 @@ fn sources(how: &How) -> anyhow::Result<SourceOptions> {
         .one_file_system(how.one_file_system)
         .archive_offset(how.offset)
         .password(how.password_file.as_deref().map(password).transpose()?)
+        .decoder_memory_len_max(Some(how.memory.unwrap_or_else(decoder_memory)))
         .dereference(how.dereference)
         .container(match how.container_files {
             true => Container::Files,
@@ -470,6 +471,12 @@ fn sources(how: &How) -> anyhow::Result<SourceOptions> {
         .pseudo(input::pseudo(&how.input)?)
         .file_contexts(input::file_contexts(&how.input)?)
         .replace(how.replace))
+}
+
+/// Memory that an archive may name for its decompressor unless the user says how much: half of what
+/// there is, since the build needs some, too.
+fn decoder_memory() -> u64 {
+    memory::memory().map_or(u64::MAX, |bytes| bytes / 2)
 }
 
 /// Reads the first line of a file.

@@ -508,6 +508,22 @@ fn the_end_of_memory_is_an_error_that_names_the_option() {
 }
 
 #[test]
+fn an_archive_whose_decompressor_needs_too_much_names_the_option() {
+    let stage = Stage::without_image();
+    // Of a pipe, 7-Zip does not know that less would do.
+    let large = "yes content | head -c 90000 | 7zz a -bd -siplain -m0=PPMd:mem=100m large.7z";
+    let made = stage.other("sh", &["-c", large]).output().unwrap();
+    if made.status.code() == Some(127) {
+        return println!("skipped: 7zz is missing");
+    }
+    assert!(made.status.success(), "{made:?}");
+    stage.run(0, &["create", "large.7z", "-o", "x"]);
+    let words = ["create", "large.7z", "-o", "y", "--memory", "64M"];
+    stage.fails(1, &words, &["100 MiB", "64 MiB are allowed", "--memory SIZE"]);
+    assert!(!stage.path("y").exists());
+}
+
+#[test]
 fn a_password_is_read_from_a_file() {
     let stage = Stage::without_image();
     fs::write(stage.path("password"), "sesame\nmore\n").unwrap();

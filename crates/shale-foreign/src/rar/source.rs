@@ -26,6 +26,7 @@ use shale_model::{
 
 use super::FORMAT;
 use super::headers::{self, Kind};
+use crate::decompress::{Decoding, needs_memory};
 use crate::error::ForeignError;
 use crate::handed::{self, Handed, Message, Next, PIECE_LEN, SMALL_LEN_MAX};
 use crate::identity::Identities;
@@ -34,9 +35,8 @@ use crate::names;
 use crate::selection::Selection;
 use crate::tree::{ImageFile, Seekable, seed_of};
 
-/// What a decompressor may need: the dictionary that an archive asks for, and all of it.
-const DICTIONARY_LEN_MAX: u64 = 2 << 30;
-const MEMORY_LEN_MAX: u64 = DICTIONARY_LEN_MAX + (256 << 20);
+/// What a decompressor may need beside the dictionary that an archive asks for.
+const WORKSPACE_LEN_MAX: u64 = 256 << 20;
 /// Contents that a filter of the archive changes as a whole are held in memory up to here.
 const BUFFERED_LEN_MAX: u64 = 8 << 20;
 /// Headers that are read into memory.
@@ -93,14 +93,14 @@ pub(crate) fn open(
     file: ImageFile,
     seed: &[u8],
     select: Option<Arc<dyn Select>>,
-    password: Option<Arc<[u8]>>,
+    decoding: Decoding,
 ) -> Result<RarSource, SourceError> {
     use std::os::unix::ffi::OsStrExt;
     let name = name.as_os_str().as_bytes().to_vec();
     let failed = |what: String| fault(what).into_source(&name);
-    let has_password = password.is_some();
+    let has_password = decoding.password.is_some();
     let file = Arc::new(file);
-    let options = ArchiveReadOptions::with_optional_password(password.as_deref())
+    let options = ArchiveReadOptions::with_optional_password(decoding.password.as_deref())
         .with_max_header_bytes(HEADERS_LEN_MAX);
     let input = Seekable::new(&file);
     let read = guarded(|| ArchiveReader::read_reader_with_options(input, options));
@@ -118,7 +118,7 @@ pub(crate) fn open(
     let members = Arc::new(members);
     let (sender, handed) = handed::channel(FORMAT);
     let thread = std::thread::Builder::new().name("shale-rar".to_owned());
-    let run = Run { archive, members: Arc::clone(&members), copies, password, sender };
+    let run = Run { archive, members: Arc::clone(&members), copies, decoding, sender };
     thread
         .spawn(move || run.decode())
         .map_err(|error| SourceError::Unreadable { path: name.clone(), error })?;
@@ -145,11 +145,7 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
 fn in_words(error: &Error, has_password: bool) -> String {
     match error.root_cause() {
         Error::Rar50DictionaryLimitExceeded { limit, required } => {
-            return format!(
-                "it needs {} MiB of memory for decompression, {} are allowed",
-                required >> 20,
-                limit >> 20
-            );
+            return needs_memory(*required, *limit);
         }
         Error::TooShort => return "it ends too early: it was cut or is corrupt".to_owned(),
         Error::Io(error) if error.kind == io::ErrorKind::UnexpectedEof => {
@@ -331,7 +327,7 @@ struct Run {
     members: Arc<Vec<Member>>,
     /// Entries that are copies, and of which entries.
     copies: HashMap<usize, usize>,
-    password: Option<Arc<[u8]>>,
+    decoding: Decoding,
     sender: SyncSender<Message>,
 }
 
@@ -389,10 +385,11 @@ impl Write for Sink {
 
 impl Run {
     fn options(&self) -> ArchiveReadOptions<'_> {
-        ArchiveReadOptions::with_optional_password(self.password.as_deref())
-            .with_rar50_dictionary_size_limit(DICTIONARY_LEN_MAX)
+        let memory_len_max = self.decoding.memory_len_max;
+        ArchiveReadOptions::with_optional_password(self.decoding.password.as_deref())
+            .with_rar50_dictionary_size_limit(memory_len_max)
             .with_rar50_buffered_decode_limit(BUFFERED_LEN_MAX)
-            .with_max_reader_workspace_bytes(MEMORY_LEN_MAX)
+            .with_max_reader_workspace_bytes(memory_len_max + WORKSPACE_LEN_MAX)
     }
 
     fn is_solid(&self) -> bool {
@@ -440,7 +437,7 @@ impl Run {
         is_solid: bool,
         output: &Rc<Output>,
     ) -> Result<(), (usize, String)> {
-        let has_password = self.password.is_some();
+        let has_password = self.decoding.password.is_some();
         // The entry that the library is at, and whether the receiver knows of it.
         let (at, is_open) = (Cell::new(0), Cell::new(false));
         let count = Cell::new(0);
@@ -510,7 +507,7 @@ impl Run {
             })
         };
         let result = guarded(|| self.archive.extract_with_control(self.options(), decide));
-        result.map(drop).map_err(|error| in_words(&error, self.password.is_some()))
+        result.map(drop).map_err(|error| in_words(&error, self.decoding.password.is_some()))
     }
 }
 

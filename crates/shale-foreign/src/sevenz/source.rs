@@ -18,6 +18,7 @@ use shale_model::{
     SourceError, Timestamp,
 };
 
+use crate::decompress::{Decoding, needs_memory};
 use crate::error::ForeignError;
 use crate::handed::{self, Handed, Message, Next, PIECE_LEN, SMALL_LEN_MAX};
 use crate::identity::Identities;
@@ -30,8 +31,6 @@ use crate::zip::from_windows;
 const FORMAT: &str = "7z archive";
 /// First bytes of an archive.
 pub(crate) const MAGIC: &[u8] = b"7z\xbc\xaf\x27\x1c";
-/// Memory of the decompressor of contents.
-const MEMORY_KIB_MAX: usize = 2 << 20;
 /// Memory for the headers, which are decompressed as a whole: those of three million files. No
 /// length that a header claims takes an import past 256 MiB.
 const HEADERS_KIB_MAX: usize = 192 << 10;
@@ -74,13 +73,14 @@ pub(crate) fn open(
     file: ImageFile,
     seed: &[u8],
     select: Option<Arc<dyn Select>>,
-    password: Option<&[u8]>,
+    decoding: &Decoding,
 ) -> Result<SevenzSource, SourceError> {
     use std::os::unix::ffi::OsStrExt;
     let name = name.as_os_str().as_bytes().to_vec();
     let failed = |what: String| fault(what).into_source(&name);
-    let has_password = password.is_some();
-    let password = match password.map(std::str::from_utf8) {
+    let has_password = decoding.password.is_some();
+    let memory_kib_max = usize::try_from(decoding.memory_len_max >> 10).unwrap_or(usize::MAX);
+    let password = match decoding.password.as_deref().map(std::str::from_utf8) {
         None => Password::empty(),
         Some(Ok(password)) => Password::from(password),
         Some(Err(_)) => return Err(failed("the password is not valid UTF-8".to_owned())),
@@ -93,7 +93,9 @@ pub(crate) fn open(
     let (sender, handed) = handed::channel(FORMAT);
     let of_thread = Arc::clone(&archive);
     let thread = std::thread::Builder::new().name("shale-7z".to_owned());
-    let run = move || decode(&of_thread, input, &password, has_password, &sender);
+    let run = move || {
+        decode(&of_thread, input, &password, memory_kib_max, has_password, &sender);
+    };
     thread.spawn(run).map_err(|error| SourceError::Unreadable { path: name.clone(), error })?;
     let sizes = archive.files.iter().filter(|file| file.has_stream).map(|file| file.size);
     Ok(SevenzSource {
@@ -134,11 +136,9 @@ fn in_words(error: &Error, has_password: bool) -> String {
         Error::Unsupported(what) => {
             format!("{what} is not supported; unpack it with 7z and pack the files")
         }
-        Error::MaxMemLimited { max_kb, actaul_kb } => format!(
-            "it needs {} MiB of memory for decompression, {} are allowed",
-            actaul_kb >> 10,
-            max_kb >> 10
-        ),
+        Error::MaxMemLimited { max_kb, actaul_kb } => {
+            needs_memory((*actaul_kb as u64) << 10, (*max_kb as u64) << 10)
+        }
         Error::Io(error, _) if error.raw_os_error().is_some() => error.to_string(),
         Error::Io(error, _) if error.kind() == io::ErrorKind::UnexpectedEof => {
             "it ends too early: it was cut or is corrupt".to_owned()
@@ -153,13 +153,14 @@ fn decode(
     archive: &Archive,
     mut input: Seekable,
     password: &Password,
+    memory_kib_max: usize,
     has_password: bool,
     sender: &SyncSender<Message>,
 ) {
     for block in 0..archive.blocks.len() {
         let decoder = BlockDecoder::new_with_memory_limit(
             1,
-            MEMORY_KIB_MAX,
+            memory_kib_max,
             block,
             archive,
             password,

@@ -5,14 +5,15 @@ use std::io::{self, BufReader, Cursor, Read};
 use ppmd_rust::{Ppmd8Decoder, RestoreMethod};
 use shale_codec::stream::{StreamFormat, deflate_reader};
 
-use crate::decompress::{Decompress, Guarded};
+use crate::decompress::{Decompress, Guarded, needs_memory};
 
 /// Bytes before LZMA data: version, length of the properties, and those.
 const LZMA_HEAD: [u8; 2] = [5, 0];
 /// The end of LZMA data is marked in them.
 const FLAG_END_MARK: u16 = 1 << 1;
 
-/// Decompresses `stored`, which becomes `len` bytes.
+/// Decompresses `stored`, which becomes `len` bytes, in at most `memory_len_max` bytes of memory
+/// where the entry names how many it needs.
 ///
 /// # Errors
 /// Says that the method is not supported, or what is wrong with its parameters.
@@ -21,6 +22,7 @@ pub(super) fn plain(
     flags: u16,
     len: u64,
     stored: impl Read + Send + 'static,
+    memory_len_max: u64,
 ) -> Result<Decompress, String> {
     let failed = |error: io::Error| error.to_string();
     let stored = BufReader::with_capacity(64 << 10, stored);
@@ -36,7 +38,7 @@ pub(super) fn plain(
         // The first number of zstd, before it got its own.
         20 | 93 => (StreamFormat::Zstd.decoder(stored).map_err(failed)?, "zstd"),
         95 => (StreamFormat::Xz.decoder(stored).map_err(failed)?, "xz"),
-        98 => (ppmd(stored)?, "PPMd"),
+        98 => (ppmd(stored, memory_len_max)?, "PPMd"),
         other => {
             let name = match other {
                 1 => " (shrunk)",
@@ -73,7 +75,10 @@ fn lzma(
     plain.map_err(|error| error.to_string())
 }
 
-fn ppmd(mut stored: impl Read + Send + 'static) -> Result<Box<dyn Read + Send>, String> {
+fn ppmd(
+    mut stored: impl Read + Send + 'static,
+    memory_len_max: u64,
+) -> Result<Box<dyn Read + Send>, String> {
     let mut head = [0; 2];
     stored.read_exact(&mut head).map_err(|_| "its PPMd data are cut: corrupt".to_owned())?;
     let head = u16::from_le_bytes(head);
@@ -87,6 +92,9 @@ fn ppmd(mut stored: impl Read + Send + 'static) -> Result<Box<dyn Read + Send>, 
             ));
         }
     };
+    if u64::from(memory) > memory_len_max {
+        return Err(needs_memory(memory.into(), memory_len_max));
+    }
     let decoder = Ppmd8Decoder::new(stored, order, memory, restore)
         .map_err(|_| "its PPMd data have wrong parameters, or there is no memory".to_owned())?;
     Ok(Box::new(Guarded::new(decoder)))

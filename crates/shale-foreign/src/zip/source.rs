@@ -19,7 +19,7 @@ use super::directory::{Directory, Entry};
 use super::local;
 use super::records::{FLAG_ENCRYPTED, FLAG_STRONG, METHOD_AES};
 use super::{crypt, method};
-use crate::decompress::Decompress;
+use crate::decompress::{Decoding, Decompress};
 use crate::error::ForeignError;
 use crate::identity::Identities;
 use crate::lacks;
@@ -42,7 +42,7 @@ pub struct ZipSource {
     data_end: u64,
     /// Bytes of all contents, as the directory says.
     content_bytes: u64,
-    password: Option<Arc<[u8]>>,
+    decoding: Decoding,
     identities: Identities,
     problems: Vec<Problem>,
 }
@@ -85,16 +85,16 @@ impl ZipSource {
             data_end: directory.start(),
             directory,
             content_bytes,
-            password: None,
+            decoding: Decoding::new(None, None),
             identities: Identities::default(),
             problems: Vec::new(),
         })
     }
 
-    /// Decrypts entries with `password`.
+    /// Decrypts entries with a password, and bounds the memory of decompressors.
     #[must_use]
-    pub fn password(mut self, password: Option<Arc<[u8]>>) -> Self {
-        self.password = password;
+    pub(crate) fn decoding(mut self, decoding: Decoding) -> Self {
+        self.decoding = decoding;
         self
     }
 
@@ -174,7 +174,7 @@ impl ZipSource {
                         unpack it with 7z and pack what comes out"
                 .to_owned());
         } else {
-            let password = self.password.as_deref().ok_or(lacks::PASSWORD)?;
+            let password = self.decoding.password.as_deref().ok_or(lacks::PASSWORD)?;
             match entry.extra.aes.filter(|_| method == METHOD_AES) {
                 Some(field) => {
                     method = field.method;
@@ -189,7 +189,8 @@ impl ZipSource {
                 }
             }
         };
-        let plain = method::plain(method, entry.flags, entry.len, stored)?;
+        let plain =
+            method::plain(method, entry.flags, entry.len, stored, self.decoding.memory_len_max)?;
         Ok(Box::new(Checked {
             plain,
             left: entry.len,
