@@ -114,7 +114,8 @@ fn members(file: &ImageFile) -> Result<VecDeque<Member>, ForeignError> {
         let end =
             end.ok_or_else(|| fault("a member lies beyond the end: it was cut".to_owned()))?;
         at = end.next_multiple_of(2);
-        let given = field(0, 16);
+        // Spaces fill it up; those in front belong to the name.
+        let given = head[..16].trim_ascii_end();
         let name = if let Some(name_len) = given.strip_prefix(b"#1/") {
             // BSD puts a long name in front of the data.
             let name_len = std::str::from_utf8(name_len).ok().and_then(|len| len.parse().ok());

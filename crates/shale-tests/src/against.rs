@@ -1,17 +1,17 @@
 //! Importers against the programs that know the formats: an archive of a small tree is changed
 //! where its structure is, sums are made right again, and both read it.
 //!
-//! The rule: what the importer gives without complaint, the program gives too, with the same bytes;
+//! The rule: what the importer gives without complaint, a program gives too, with the same bytes;
 //! and if the importer has nothing to complain about, it gives all that the program gives. Where
-//! the program refuses the archive, it has no opinion. Panics are differences. Memory and time are
-//! watched by the caller.
+//! the importer refuses an archive, nobody gets anything, and a program that refuses it has no
+//! opinion. Panics are differences. Memory and time are watched by the caller.
 
 use crate::random::Random;
 use crate::tar;
 use shale_foreign::OpenOptions;
 use shale_model::{Content, InodeKind};
 use shale_table::varint;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,6 +20,8 @@ use std::process::{Command, Stdio};
 
 /// Bytes of contents that are compared for one archive.
 const CONTENT_LEN_MAX: u64 = 32 << 20;
+/// Memory that an archive may name for its decompressor.
+const DECODER_MEMORY_LEN_MAX: u64 = 192 << 20;
 /// Entries taken of one archive.
 const ENTRY_COUNT_MAX: usize = 5000;
 
@@ -31,8 +33,10 @@ pub struct Format {
     /// Its name.
     pub name: &'static str,
     made: Made,
-    /// Unpacks `$IN` into the current directory.
-    pub reader: &'static str,
+    /// Programs that unpack `$IN` into the current directory. Where an archive is damaged they
+    /// differ among themselves, so where the importer and the first one differ, another that agrees
+    /// is enough.
+    pub readers: &'static [&'static str],
     /// Bytes at which structures begin.
     magics: &'static [&'static [u8]],
     mend: fn(&mut [u8]),
@@ -55,7 +59,7 @@ pub const FORMATS: &[Format] = &[
             "bsdtar --format=gnutar -cf $OUT .",
             "bsdtar --format=ustar -cf $OUT .",
         ]),
-        reader: "bsdtar -xf $IN",
+        readers: &["bsdtar -xf $IN", "tar -xf $IN"],
         magics: &[b"ustar"],
         mend: tar::mend,
     },
@@ -67,7 +71,7 @@ pub const FORMATS: &[Format] = &[
             "sh -c 'find . | cpio -o --quiet -H crc > $OUT'",
             "sh -c 'find . | cpio -o --quiet -H bin > $OUT'",
         ]),
-        reader: "bsdtar -xf $IN",
+        readers: &["bsdtar -xf $IN", "sh -c 'cpio -id --quiet --no-absolute-filenames < $IN'"],
         magics: &[b"070701", b"070702", b"070707", b"\xc7\x71"],
         mend: |_| {},
     },
@@ -78,7 +82,7 @@ pub const FORMATS: &[Format] = &[
             "zip -qr0y $OUT .",
             "7zz a -tzip -snl -bd $OUT .",
         ]),
-        reader: "unzip -qq -o $IN",
+        readers: &["unzip -qq -o $IN", "7zz x -y -bd -snl $IN", "bsdtar -xf $IN"],
         magics: &[b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"],
         mend: |_| {},
     },
@@ -89,7 +93,7 @@ pub const FORMATS: &[Format] = &[
             "genisoimage -quiet -J -o $OUT .",
             "genisoimage -quiet -o $OUT .",
         ]),
-        reader: "bsdtar -xf $IN",
+        readers: &["bsdtar -xf $IN", "7zz x -y -bd $IN"],
         magics: &[b"CD001", b"RR\x05\x01", b"NM", b"PX", b"\x01\0\0\x01"],
         mend: |_| {},
     },
@@ -99,7 +103,7 @@ pub const FORMATS: &[Format] = &[
             "mksquashfs . $OUT -quiet -no-progress -noI -noD -noF -noX -no-duplicates",
             "mksquashfs . $OUT -quiet -no-progress -b 4096",
         ]),
-        reader: "unsquashfs -n -q -f -d . $IN",
+        readers: &["unsquashfs -n -q -f -d . $IN", "7zz x -y -bd $IN"],
         magics: &[b"hsqs"],
         mend: |_| {},
     },
@@ -112,7 +116,7 @@ pub const FORMATS: &[Format] = &[
             "mkfs.erofs --quiet -zlz4hc -Eztailpacking $OUT .",
             "mkfs.erofs --quiet -zlz4 -Elegacy-compress $OUT .",
         ]),
-        reader: "fsck.erofs --extract=. --overwrite $IN",
+        readers: &["fsck.erofs --extract=. --overwrite $IN"],
         magics: &[b"\xe2\xe1\xf5\xe0"],
         mend: mend_erofs,
     },
@@ -123,7 +127,7 @@ pub const FORMATS: &[Format] = &[
             "7zz a -snl -bd -mhc=off -m0=Copy $OUT .",
             "7zz a -snl -bd -mhc=off -m0=PPMd $OUT .",
         ]),
-        reader: "7zz x -y -bd -snl $IN",
+        readers: &["7zz x -y -bd -snl $IN", "bsdtar -xf $IN"],
         magics: &[b"7z\xbc\xaf", b"\x01\x04\x06"],
         mend: mend_7z,
     },
@@ -134,7 +138,7 @@ pub const FORMATS: &[Format] = &[
             "bsdtar --format=xar --options xar:compression=none -cf $OUT .",
             "bsdtar --format=xar --options xar:compression=xz -cf $OUT .",
         ]),
-        reader: "bsdtar -xf $IN",
+        readers: &["bsdtar -xf $IN", "7zz x -y -bd $IN"],
         magics: &[b"xar!", b"<file", b"<data>", b"<type", b"</file>", b"<offset>"],
         mend: mend_xar,
     },
@@ -144,14 +148,14 @@ pub const FORMATS: &[Format] = &[
             "gcab -c $OUT a b d/text d/zeroes d/e/empty",
             "gcab -c -z $OUT a b d/text d/zeroes d/e/empty",
         ]),
-        reader: "cabextract -q $IN",
+        readers: &["cabextract -q $IN", "7zz x -y -bd $IN", "bsdtar -xf $IN"],
         magics: &[b"MSCF", b"a\0", b"d/text", b"CK"],
         mend: mend_cab,
     },
     Format {
         name: "rar",
         made: Made::ByLibrary(make_rar),
-        reader: "bsdtar -xf $IN",
+        readers: &["bsdtar -xf $IN", "7zz x -y -bd -snl $IN"],
         magics: &[b"Rar!", b"a", b"d/text", b"d\\text", b"\x01\x05"],
         mend: mend_rar,
     },
@@ -161,7 +165,7 @@ pub const FORMATS: &[Format] = &[
             "bsdtar --format=arbsd -cf $OUT a b",
             "bsdtar --format=argnu -cf $OUT a b",
         ]),
-        reader: "bsdtar -xf $IN",
+        readers: &["bsdtar -xf $IN", "ar x $IN"],
         magics: &[b"!<arch>", b"`\n", b"#1/"],
         mend: |_| {},
     },
@@ -173,7 +177,7 @@ pub const FORMATS: &[Format] = &[
                    Description: x\\n\" > ../deb/DEBIAN/control && \
                    dpkg-deb -Znone --root-owner-group -b ../deb $OUT'",
         ]),
-        reader: "dpkg-deb -x $IN .",
+        readers: &["dpkg-deb -x $IN ."],
         magics: &[b"`\n", b"ustar", b"data.tar"],
         mend: mend_tar_anywhere,
     },
@@ -187,7 +191,11 @@ pub const FORMATS: &[Format] = &[
                           printf \"\\000\\000\\000\\010eight...\";
                       done; bsdtar --format=newc -cf - . ; } > $OUT'",
         ]),
-        reader: "bsdtar -xf $IN",
+        readers: &[
+            "bsdtar -xf $IN",
+            "sh -c '7zz x -y -bd -trpm $IN > /dev/null && cat .*cpio* |
+                    cpio -id --quiet --no-absolute-filenames && rm -f .*cpio*'",
+        ],
         magics: &[b"070701", b"\xed\xab\xee\xdb", b"\x8e\xad\xe8\x01"],
         mend: |_| {},
     },
@@ -198,7 +206,7 @@ pub const FORMATS: &[Format] = &[
             "sh -c 'bsdtar -cf ../x.tar . && lrzip -qfg -N0 -o $OUT ../x.tar'",
             "sh -c 'bsdtar -cf ../x.tar . && lrzip -qfl -N0 -o $OUT ../x.tar'",
         ]),
-        reader: "sh -c 'lrzip -qdf -N0 -o ../y.tar $IN && bsdtar -xf ../y.tar'",
+        readers: &["sh -c 'lrzip -qdf -N0 -o ../y.tar $IN && bsdtar -xf ../y.tar'"],
         magics: &[b"LRZI"],
         mend: |_| {},
     },
@@ -334,26 +342,43 @@ struct Given {
 fn import(archive: &Path) -> Given {
     let mut given = Given::default();
     let Ok(file) = File::open(archive) else { return given };
-    let Ok(Some(mut source)) = shale_foreign::open(archive, file, OpenOptions::default()) else {
+    let options = OpenOptions {
+        decoder_memory_len_max: Some(DECODER_MEMORY_LEN_MAX),
+        ..OpenOptions::default()
+    };
+    let Ok(Some(mut source)) = shale_foreign::open(archive, file, options) else {
         return given;
     };
     let mut left = CONTENT_LEN_MAX;
     let mut links = BTreeMap::new();
+    let mut directories = BTreeSet::new();
     let mut is_whole = true;
     for number in 0.. {
         let entry = match source.next_entry() {
             Ok(Some(entry)) if number < ENTRY_COUNT_MAX => entry,
             Ok(None) => break,
-            Ok(Some(_)) | Err(_) => {
+            Ok(Some(_)) => {
                 is_whole = false;
                 break;
             }
+            // It is refused as a whole, and no image is written.
+            Err(_) => return Given::default(),
         };
-        // A later entry replaces an earlier one.
-        given.files.remove(&entry.path);
-        if entry.metadata.kind != InodeKind::File {
+        // A later entry replaces an earlier one, but a file does not replace a directory.
+        let is_file = entry.metadata.kind == InodeKind::File;
+        if is_file && (entry.path.is_empty() || directories.contains(&entry.path)) {
+            is_whole = false;
             continue;
         }
+        given.files.remove(&entry.path);
+        if !is_file {
+            if entry.metadata.kind == InodeKind::Directory {
+                directories.insert(entry.path);
+            }
+            continue;
+        }
+        let above = (0..entry.path.len()).filter(|&at| entry.path[at] == b'/');
+        directories.extend(above.map(|at| entry.path[..at].to_vec()));
         let bytes = match entry.content {
             Content::Bytes(bytes) => Some(bytes),
             Content::None => Some(Vec::new()),
@@ -443,20 +468,36 @@ pub fn compare(format: &Format, bytes: &[u8], folder: &Path) -> Verdict {
     if given.files.is_empty() {
         return Verdict::Refused;
     }
-    let out = folder.join("out");
-    let _ = fs::remove_dir_all(&out);
-    fs::create_dir(&out).expect("it can be made");
-    if !shell(format.reader, &out, ("IN", &archive)) {
-        return Verdict::Refused;
+    let read_by = |program: &&str| {
+        let out = folder.join("out");
+        let _ = fs::remove_dir_all(&out);
+        fs::create_dir(&out).expect("it can be made");
+        match shell(program, &out, ("IN", &archive)) {
+            true => judge(&given, &on_disk(&out)),
+            false => Verdict::Refused,
+        }
+    };
+    let [first, others @ ..] = format.readers else { return Verdict::Refused };
+    match read_by(first) {
+        Verdict::Different(_) if others.iter().any(|other| read_by(other) == Verdict::Same) => {
+            Verdict::Same
+        }
+        verdict => verdict,
     }
-    let expected = on_disk(&out);
+}
+
+/// Compares what the importer gave with what a program unpacked.
+fn judge(given: &Given, expected: &BTreeMap<Vec<u8>, Vec<u8>>) -> Verdict {
     if expected.is_empty() {
         return Verdict::Refused;
     }
     let different =
         |path: &[u8], what: &str| Verdict::Different(format!("{}: {what}", path.escape_ascii()));
+    // Only some programs know the encoding of names that are not ASCII.
+    let by_name: BTreeMap<String, &Vec<u8>> =
+        expected.iter().map(|(path, bytes)| (in_ascii(path), bytes)).collect();
     for (path, bytes) in &given.files {
-        match expected.get(path) {
+        match by_name.get(&in_ascii(path)).copied() {
             None if bytes.len() as u64 > CONTENT_LEN_MAX => {}
             None => return different(path, "only the importer has it"),
             Some(other) if other != bytes => {
@@ -467,11 +508,25 @@ pub fn compare(format: &Format, bytes: &[u8], folder: &Path) -> Verdict {
             Some(_) => {}
         }
     }
-    let missing = expected.keys().find(|path| !given.files.contains_key(*path));
+    let names: BTreeSet<String> = given.files.keys().map(|path| in_ascii(path)).collect();
+    let missing = expected.keys().find(|path| !names.contains(&in_ascii(path)));
     match missing.filter(|_| given.is_whole) {
         Some(path) => different(path, "the importer lost it"),
         None => Verdict::Same,
     }
+}
+
+/// A path with one mark in place of each run of bytes that are not printed in ASCII.
+fn in_ascii(path: &[u8]) -> String {
+    let mut found = String::new();
+    for &byte in path {
+        match byte {
+            b' '..=b'~' => found.push(char::from(byte)),
+            _ if found.ends_with('\x7f') => {}
+            _ => found.push('\x7f'),
+        }
+    }
+    found
 }
 
 /// Headers of tar archives that are members of others, at any byte.

@@ -20,6 +20,8 @@ pub(super) struct Record {
     /// The sector in which its bytes begin.
     pub(super) start: u64,
     pub(super) len: u64,
+    /// Place and length stand in it twice, in both byte orders, and differ.
+    pub(super) contradicts_itself: bool,
     pub(super) is_directory: bool,
     /// It is the resource fork of another file.
     pub(super) is_associated: bool,
@@ -44,6 +46,7 @@ impl Record {
             // An extended attribute record precedes the bytes.
             start: le(&head[2..6]) + u64::from(head[1]),
             len: le(&head[10..14]),
+            contradicts_itself: differ(&[&head[2..10], &head[10..18]]),
             is_directory: flags & FLAG_DIRECTORY != 0,
             is_associated: flags & FLAG_ASSOCIATED != 0,
             continues: flags & FLAG_CONTINUES != 0,
@@ -54,16 +57,29 @@ impl Record {
         })
     }
 
+    /// Returns true for the record of the directory itself, which comes first.
+    pub(super) fn is_self(&self) -> bool {
+        self.name[..] == [0]
+    }
+
     /// Returns true for the records of the directory itself and of its parent.
     pub(super) fn is_dot(&self) -> bool {
         matches!(self.name[..], [0 | 1])
     }
 }
 
+/// Whether one of these numbers of 4 bytes differs from itself in the other byte order (ECMA-119,
+/// 7.3.3). Some programs leave all of the second ones to zeroes.
+pub(super) fn differ(numbers: &[&[u8]]) -> bool {
+    let mut halves = numbers.iter().map(|both| both.split_at(4));
+    let has_second = halves.clone().any(|(_, big)| big != [0; 4]);
+    has_second && halves.any(|(little, big)| !little.iter().eq(big.iter().rev()))
+}
+
 /// A name without Rock Ridge: without its version, and without a dot that nothing follows.
 pub(super) fn plain_name(name: &[u8]) -> Vec<u8> {
     let name = match name.iter().rposition(|&byte| byte == b';') {
-        Some(at) if at > 0 => &name[..at],
+        Some(at) if at > 0 && name[at + 1..].iter().all(u8::is_ascii_digit) => &name[..at],
         _ => name,
     };
     name.strip_suffix(b".").filter(|name| !name.is_empty()).unwrap_or(name).to_vec()
@@ -83,9 +99,14 @@ mod tests {
 
     #[test]
     fn names_lose_their_versions() {
-        for (given, expected) in
-            [("A.TXT;1", "A.TXT"), ("README.;1", "README"), ("X", "X"), (".", "."), (";1", ";1")]
-        {
+        for (given, expected) in [
+            ("A.TXT;1", "A.TXT"),
+            ("README.;1", "README"),
+            ("X", "X"),
+            (".", "."),
+            (";1", ";1"),
+            ("A;x", "A;x"),
+        ] {
             assert_eq!(plain_name(given.as_bytes()), expected.as_bytes());
         }
         let utf16 =
@@ -93,6 +114,27 @@ mod tests {
         assert_eq!(joliet_name(&utf16("über 語.txt;1")).unwrap(), "über 語.txt".as_bytes());
         assert_eq!(joliet_name(&utf16("a;b")).unwrap(), b"a;b");
         assert_eq!(joliet_name(&[0xd8, 0]), None);
+    }
+
+    #[test]
+    fn numbers_that_differ_in_their_byte_orders_are_seen() {
+        let mut bytes = vec![0; 34];
+        bytes[32] = 1;
+        let contradicts = |bytes: &[u8]| Record::parse(bytes).unwrap().contradicts_itself;
+        bytes[2..10].copy_from_slice(&[1, 2, 3, 4, 4, 3, 2, 1]);
+        assert!(!contradicts(&bytes));
+        bytes[10..14].copy_from_slice(&[5, 0, 0, 0]);
+        assert!(contradicts(&bytes));
+        bytes[17] = 5;
+        assert!(!contradicts(&bytes));
+        bytes[16] = 1;
+        assert!(contradicts(&bytes));
+        bytes[16] = 0;
+        bytes[2] ^= 8;
+        assert!(contradicts(&bytes));
+        bytes[6..10].fill(0);
+        bytes[14..18].fill(0);
+        assert!(!contradicts(&bytes), "all second ones may be left out");
     }
 
     #[test]

@@ -5,9 +5,12 @@ use shale_format::Timestamp;
 use shale_format::limits::{LINK_TARGET_LEN_MAX, NAME_LEN_MAX};
 
 use super::date;
+use super::record::differ;
 use super::volume::SECTOR_LEN;
 use crate::tree::{ImageFile, le};
 
+/// The version of all fields.
+const VERSION: u8 = 1;
 /// Continuation areas of one record.
 const CONTINUED_MAX: usize = 64;
 
@@ -82,6 +85,11 @@ impl Fields {
             }
             let (field, rest) = area.split_at(len);
             area = rest;
+            const KNOWN: [&[u8]; 8] = [b"NM", b"PX", b"SL", b"PN", b"TF", b"CL", b"RE", b"CE"];
+            if head[3] != VERSION && KNOWN.contains(&&head[..2]) {
+                let name = head[..2].escape_ascii();
+                return Err(format!("its field {name} has the version {}: corrupt", head[3]));
+            }
             let number = |at: usize| field.get(at..at + 4).map(|bytes| le(bytes) as u32);
             match &head[..2] {
                 b"SP" if len >= 7 && field[4..6] == [0xbe, 0xef] => {
@@ -96,6 +104,11 @@ impl Fields {
                     let (Some(mode), Some(link_count), Some(uid), Some(gid)) = all else {
                         return Err("its mode is cut: corrupt".to_owned());
                     };
+                    if differ(&field[4..36].chunks(8).collect::<Vec<_>>()) {
+                        return Err("its mode or owner differs between the two byte orders: \
+                                    corrupt"
+                            .to_owned());
+                    }
                     let serial = number(36);
                     self.posix = Some(Posix { mode, link_count, uid, gid, serial });
                 }

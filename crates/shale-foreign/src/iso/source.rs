@@ -48,6 +48,8 @@ struct Item {
     fields: Fields,
     /// Bytes of a file: where they begin and how many there are.
     pieces: Vec<(u64, u64)>,
+    /// The last of its records says that another follows, and none does.
+    lacks_parts: bool,
 }
 
 /// An ISO 9660 image that is read.
@@ -69,6 +71,8 @@ pub(crate) struct IsoSource {
     taken: BTreeMap<u64, u64>,
     /// Resource forks, which were left out.
     associated_count: u64,
+    /// Sectors of directories in which something follows the last record.
+    trailed_count: u64,
     /// Directories that were moved, and records that say where to.
     moved_count: u64,
     child_count: u64,
@@ -121,6 +125,7 @@ impl IsoSource {
             directories: HashSet::new(),
             taken: BTreeMap::new(),
             associated_count: 0,
+            trailed_count: 0,
             moved_count: 0,
             child_count: 0,
             problems: Vec::new(),
@@ -130,15 +135,16 @@ impl IsoSource {
     fn advance(&mut self) -> Result<Option<SourceEntry>, ForeignError> {
         if let Some(mut root) = self.root.take() {
             // Only the record of the directory in itself has its fields.
-            let dot = records(&self.file, &root, true).map_err(fault)?;
-            let fields = match dot.into_iter().next() {
+            let dot = first_record(&self.file, &root).map_err(fault)?;
+            let fields = match dot {
                 Some(dot) => self.fields(&dot).map_err(fault)?,
                 None => Fields::default(),
             };
             root.is_directory = true;
             self.enter(&[], &root)?;
             self.waiting.push((Vec::new(), root.clone()));
-            let item = Item { path: Vec::new(), record: root, fields, pieces: Vec::new() };
+            let (path, pieces) = (Vec::new(), Vec::new());
+            let item = Item { path, record: root, fields, pieces, lacks_parts: false };
             return self.entry(item).map_err(fault).map(Some);
         }
         loop {
@@ -173,6 +179,12 @@ impl IsoSource {
         if item.path.len() > PATH_LEN_MAX {
             return Err(format!("its path is longer than {PATH_LEN_MAX} bytes").into());
         }
+        if item.record.contradicts_itself {
+            return Err("its place or length differs between the two byte orders: corrupt".into());
+        }
+        if item.lacks_parts {
+            return Err("the record of its next part is missing: corrupt".into());
+        }
         let kind = kind(&item)?;
         if let Some(select) = &self.select
             && !select.takes(&item.path, kind)
@@ -182,7 +194,7 @@ impl IsoSource {
         if kind == InodeKind::Directory {
             if let Some(sector) = item.fields.child {
                 let first = Record { start: sector, len: SECTOR_LEN, ..Record::default() };
-                let dot = records(&self.file, &first, true)?.into_iter().next();
+                let dot = first_record(&self.file, &first)?;
                 let dot = dot.ok_or("the directory that was moved is missing: corrupt")?;
                 item.fields = Fields { child: Some(sector), ..self.fields(&dot)? };
                 item.record = Record { start: sector, ..dot };
@@ -195,7 +207,7 @@ impl IsoSource {
 
     fn entry(&mut self, item: Item) -> Result<SourceEntry, String> {
         let kind = kind(&item)?;
-        let Item { path, record, fields, pieces } = item;
+        let Item { path, record, fields, pieces, .. } = item;
         let metadata = metadata(kind, &record, &fields);
         let mut entry = SourceEntry {
             path,
@@ -286,8 +298,14 @@ impl IsoSource {
     /// The entries of a directory, the first of them last.
     fn list(&mut self, path: &[u8], directory: &Record) -> Result<Vec<Item>, String> {
         let mut items: Vec<Item> = Vec::new();
-        let mut goes_on = false;
-        for record in records(&self.file, directory, false)? {
+        // The name of a file that the next record continues, and whether it is the last item.
+        let mut parts: Option<(Vec<u8>, bool)> = None;
+        let Records { records, trailed_count } = records(&self.file, directory, false)?;
+        if directory.len > 0 && !records.first().is_some_and(Record::is_self) {
+            return Err("a directory does not begin with a record of itself: corrupt".to_owned());
+        }
+        self.trailed_count += trailed_count;
+        for record in records {
             if record.is_dot() {
                 continue;
             }
@@ -296,18 +314,24 @@ impl IsoSource {
                 continue;
             }
             let piece = (record.start * SECTOR_LEN, record.len);
-            let continues = record.continues;
-            if goes_on
-                && let Some(last) = items.last_mut().filter(|last| last.record.name == record.name)
-            {
-                last.pieces.push(piece);
-                if last.pieces.len() > PIECE_COUNT_MAX {
-                    return Err("a file in too many pieces: corrupt".to_owned());
+            if let Some((name, is_kept)) = parts.take() {
+                let last = items.last_mut().filter(|_| is_kept);
+                if name == record.name {
+                    if let Some(last) = last {
+                        last.pieces.push(piece);
+                        last.record.contradicts_itself |= record.contradicts_itself;
+                        if last.pieces.len() > PIECE_COUNT_MAX {
+                            return Err("a file in too many pieces: corrupt".to_owned());
+                        }
+                    }
+                    parts = record.continues.then_some((name, is_kept));
+                    continue;
                 }
-                goes_on = continues;
-                continue;
+                if let Some(last) = last {
+                    last.lacks_parts = true;
+                }
             }
-            goes_on = continues;
+            parts = record.continues.then(|| (record.name.clone(), false));
             let mut failed = |name: &[u8], what: String| {
                 let path = names::cut(&join(path, name));
                 self.problems.push(Problem { path, kind: ProblemKind::Unreadable(what) });
@@ -349,7 +373,14 @@ impl IsoSource {
                 failed(&record.name, "its name cannot be one of a file: corrupt".to_owned());
                 continue;
             };
-            items.push(Item { path: join(path, &name), record, fields, pieces: vec![piece] });
+            let path = join(path, &name);
+            items.push(Item { path, record, fields, pieces: vec![piece], lacks_parts: false });
+            if let Some((_, is_kept)) = &mut parts {
+                *is_kept = true;
+            }
+        }
+        if let (Some((_, true)), Some(last)) = (parts, items.last_mut()) {
+            last.lacks_parts = true;
         }
         // Files before directories; of the latter the first is met last, and so listed first.
         let (directories, others): (Vec<_>, Vec<_>) =
@@ -393,7 +424,7 @@ fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// Bytes of Rock Ridge's fields to skip; `None` if the image has no Rock Ridge.
 fn rock_ridge_skip(file: &ImageFile, root: &Record) -> Result<Option<usize>, String> {
-    let Some(dot) = records(file, root, true)?.into_iter().next() else { return Ok(None) };
+    let Some(dot) = first_record(file, root)? else { return Ok(None) };
     // The field says so itself, and comes first, possibly after bytes of another extension.
     let fields = Fields::read(file, &dot.system)?;
     let after_15 = dot.system.get(15..).map(|system| Fields::read(file, system));
@@ -401,13 +432,26 @@ fn rock_ridge_skip(file: &ImageFile, root: &Record) -> Result<Option<usize>, Str
     Ok(skip.filter(|_| fields.posix.is_some() || dot.system.len() >= 7))
 }
 
+/// The first record of a directory, which is that of the directory itself.
+fn first_record(file: &ImageFile, directory: &Record) -> Result<Option<Record>, String> {
+    Ok(records(file, directory, true)?.records.into_iter().next())
+}
+
+/// What a directory holds.
+#[derive(Default)]
+struct Records {
+    records: Vec<Record>,
+    /// Sectors in which something follows the last record.
+    trailed_count: u64,
+}
+
 /// The records of a directory, or only the first of them.
-fn records(file: &ImageFile, directory: &Record, only_first: bool) -> Result<Vec<Record>, String> {
+fn records(file: &ImageFile, directory: &Record, only_first: bool) -> Result<Records, String> {
     if directory.len > DIRECTORY_LEN_MAX {
         return Err(format!("a directory of {} bytes: corrupt", directory.len));
     }
     let count = if only_first { 1 } else { directory.len.div_ceil(SECTOR_LEN) };
-    let mut found = Vec::new();
+    let mut found = Records::default();
     for sector in directory.start..directory.start + count {
         let bytes = file.read(sector * SECTOR_LEN, SECTOR_LEN)?;
         let mut at = 0;
@@ -421,12 +465,13 @@ fn records(file: &ImageFile, directory: &Record, only_first: bool) -> Result<Vec
                     sector * SECTOR_LEN + at as u64
                 )
             })?;
-            found.push(record);
+            found.records.push(record);
             if only_first {
                 return Ok(found);
             }
             at = end;
         }
+        found.trailed_count += u64::from(bytes[at..].iter().any(|&byte| byte != 0));
     }
     Ok(found)
 }
@@ -516,6 +561,12 @@ impl EntrySource for IsoSource {
         }
         if self.associated_count > 0 {
             warn(format!("{} resource forks of files were not packed", self.associated_count));
+        }
+        if self.trailed_count > 0 {
+            warn(format!(
+                "in {} sectors of directories something follows the last record and was not read",
+                self.trailed_count
+            ));
         }
         // Rules may leave out the place that a directory was moved from, with the record in it.
         if self.moved_count > self.child_count && self.select.is_none() {

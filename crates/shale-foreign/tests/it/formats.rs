@@ -247,6 +247,9 @@ fn ar_archives_of_gnu_and_bsd_are_read() {
         assert_eq!(metadata.mtime.sec, 5);
         open(&bytes[..bytes.len() - 3]).expect_error(&["ar archive, at byte", "it was cut"]);
     }
+    // A space in front belongs to the name, which is then not that of a symbol table.
+    let spaced = [b"!<arch>\n".to_vec(), ar_member(" /", b"content")].concat();
+    assert_eq!(open(&spaced).expect_whole().entry(" ").content, b"content");
     assert!(open(b"!<arch>\n").expect_whole().entries.is_empty());
     open(&[b"!<arch>\n".to_vec(), ar_member("../x", b"")].concat()).expect_problem(&["../x: "]);
 }

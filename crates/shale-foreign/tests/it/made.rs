@@ -281,6 +281,69 @@ fn iso_images_come_with_rock_ridge_joliet_or_neither() {
     }
 }
 
+/// Replaces the bytes at `at` behind the first `mark` in `bytes` from `from` on.
+fn patched(bytes: &[u8], from: usize, mark: &[u8], at: isize, new: &[u8]) -> Vec<u8> {
+    let found = bytes[from..].windows(mark.len()).position(|window| window == mark).unwrap();
+    let at = (from + found).checked_add_signed(at).unwrap();
+    [&bytes[..at], new, &bytes[at + new.len()..]].concat()
+}
+
+#[test]
+fn an_iso_image_that_contradicts_itself_is_not_believed() {
+    /// Where the first directory begins at the earliest.
+    const SECTORS: usize = 18 * 2048;
+    /// From the end of the fixed part of a record back to its fields.
+    const PLACE: isize = 2 - 33;
+    const LEN: isize = 10 - 33;
+    const FLAGS: isize = 25 - 33;
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("tree");
+    fs::create_dir_all(root.join("D")).unwrap();
+    fs::write(root.join("D/FILE"), "content").unwrap();
+    fs::write(root.join("D/OTHER"), "others").unwrap();
+    let image = folder.path().join("x.iso");
+    let to = image.to_str().unwrap();
+    if !run(&root, "genisoimage", &["-quiet", "-R", "-o", to, "."]) {
+        return;
+    }
+    let whole = fs::read(&image).unwrap();
+    let open_patched = |mark: &[u8], at, new: &[u8]| {
+        fs::write(&image, patched(&whole, SECTORS, mark, at, new)).unwrap();
+        open(&image, None)
+    };
+    open_patched(b"FILE.;1", 0, b"FILE.;1").expect_whole();
+    for (mark, at, new) in [
+        (&b"FILE.;1"[..], PLACE, &[1][..]),
+        (b"FILE.;1", LEN, &[3]),
+        (b"FILE.;1", LEN + 7, &[3]),
+        (b"FILE.;1", LEN + 4, &[0; 4]),
+    ] {
+        let taken = open_patched(mark, at, new);
+        taken.expect_problem(&["D/FILE: ", "differs between the two byte orders"]);
+        assert_eq!(taken.entry("D/OTHER").content, b"others");
+    }
+    // The record says that another part follows.
+    open_patched(b"FILE.;1", FLAGS, &[0x80]).expect_problem(&["D/FILE: ", "next part is missing"]);
+    // Mode and version of its fields.
+    open_patched(b"FILEPX", 9, &[0]).expect_problem(&["D/FILE", "mode or owner differs"]);
+    open_patched(b"FILEPX", 7, &[9]).expect_problem(&["D/FILE", "PX has the version 9"]);
+    // The directory begins with zeroes, and without the record of itself.
+    let record = whole.windows(7).position(|window| window == b"FILE.;1").unwrap();
+    let sector = record / 2048 * 2048;
+    let mut bytes = whole.clone();
+    bytes.copy_within(sector..sector + 1000, sector + 6);
+    bytes[sector..sector + 6].fill(0);
+    fs::write(&image, &bytes).unwrap();
+    open(&image, None).expect_error(&["D", "does not begin with a record of itself"]);
+    // Something follows the last record.
+    let mut bytes = whole.clone();
+    bytes[sector + 2000] = 1;
+    fs::write(&image, &bytes).unwrap();
+    let taken = open(&image, None);
+    taken.expect_whole();
+    assert!(taken.warnings.concat().contains("follows the last record"), "{:?}", taken.warnings);
+}
+
 #[test]
 fn devices_and_pipes_of_an_iso_image_come() {
     let folder = tempfile::tempdir().unwrap();

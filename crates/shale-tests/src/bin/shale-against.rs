@@ -4,9 +4,9 @@
 //!
 //! AMOUNT is a number of archives for each format (`200`) or a time (`60s`). Ends with status 1 if
 //! an importer panics, if an archive that was not changed is read differently, if the memory of
-//! this process passes 256 MiB, or if an archive takes a minute. With FOLDER, changed archives that
-//! are read differently are kept there and are a failure, too; they depend on the versions of the
-//! programs, so that only people can judge them.
+//! this process passes 256 MiB, or if an archive takes a minute of CPU time. With FOLDER, changed
+//! archives that are read differently are kept there and are a failure, too; they depend on the
+//! versions of the programs, so that only people can judge them.
 
 use shale_tests::against::{FORMATS, Format, PANICKED, Verdict, change, compare, format, seeds};
 use shale_tests::random::Random;
@@ -17,8 +17,12 @@ use std::time::{Duration, Instant};
 
 /// Memory that an importer may need beside what it is given.
 const MEMORY_KIB_MAX: u64 = 256 << 10;
-/// An archive that takes longer hangs.
+/// An archive for which this process computes longer hangs.
 const HANG: Duration = Duration::from_secs(60);
+/// So does one for which it waits longer, however busy the machine is.
+const STUCK: Duration = Duration::from_secs(1800);
+/// How often the watchdog looks.
+const WATCH: Duration = Duration::from_secs(5);
 
 /// How long a format is tried.
 #[derive(Clone, Copy)]
@@ -43,13 +47,21 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let (done, watched) = channel();
     std::thread::spawn(move || {
+        let (mut start, mut computed) = (Instant::now(), cpu_time());
         loop {
-            match watched.recv_timeout(HANG) {
-                Ok(()) => {}
+            match watched.recv_timeout(WATCH) {
+                Ok(()) => (start, computed) = (Instant::now(), cpu_time()),
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
-                    eprintln!("an archive takes more than {} s", HANG.as_secs());
-                    std::process::exit(1);
+                    let computes = cpu_time().saturating_sub(computed);
+                    if computes > HANG || start.elapsed() > STUCK {
+                        let waited = start.elapsed().as_secs();
+                        eprintln!(
+                            "an archive takes {} s of CPU time, {waited} s in all",
+                            computes.as_secs()
+                        );
+                        std::process::exit(1);
+                    }
                 }
             }
         }
@@ -128,6 +140,12 @@ fn keep_case(folder: Option<&Path>, number: u64, format: &Format, bytes: &[u8]) 
         let _ = std::fs::create_dir_all(folder);
         let _ = std::fs::write(folder.join(format!("{number}.{}", format.name)), bytes);
     }
+}
+
+/// The CPU time of this process, without that of the programs it runs.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// The most memory that this process ever had.
