@@ -3,6 +3,7 @@
 import gc
 import pickle
 import threading
+from random import Random
 
 import pytest
 import shalefs
@@ -25,6 +26,37 @@ def test_every_file_comes_once_and_whole(images):
             assert {path: data for path, data in image.read_many(paths)} == wanted
             # A path may come twice.
             assert len(list(image.read_many(paths[:1] * 3))) == 3 * len(paths[:1])
+
+
+@pytest.mark.skipif(shalefs.engine != "native", reason="the compiled module makes the image")
+def test_ranges_are_cut_where_frames_end(tmp_path):
+    random = Random(7)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    block = random.randbytes(300_000)
+    for number in range(40):
+        (tree / f"small{number}").write_bytes(random.randbytes(random.randrange(30_000)))
+    (tree / "long").write_bytes(random.randbytes(3_000_000))
+    # Frames that are met again in the middle of others, and none at all.
+    (tree / "again").write_bytes(block + random.randbytes(700_000) + block + bytes(900_000) + block)
+    with open(tree / "holes", "wb") as file:
+        for at in (0, 1_500_000, 2_999_000):
+            file.seek(at)
+            file.write(block[:1000])
+        file.truncate(4_000_000)
+    for level in (1, 6):
+        path = tmp_path / f"{level}.shale"
+        shalefs.create(tree, path, level=level)
+        with shalefs.open(path) as image:
+            wanted = {str(file.relative_to(tree)): file.read_bytes() for file in tree.iterdir()}
+            for threads in (1, 2, 7):
+                assert {file.path: data for file, data in image.read_many(threads=threads)} == wanted
+            ranges = []
+            for name, data in wanted.items():
+                start, end = sorted((random.randrange(len(data) + 1), random.randrange(len(data) + 1)))
+                ranges += [(name, start, end), (name, end, None), (name, 0, start)]
+            found = image.read_ranges(ranges, threads=3)
+            assert found == [wanted[name][start:end] for name, start, end in ranges]
 
 
 def test_entries_are_what_a_walk_finds(tiny):

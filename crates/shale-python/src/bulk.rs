@@ -10,12 +10,13 @@
 //! Python waits for them: there may be no interpreter later.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use pyo3::prelude::*;
-use shale::read::{Image, ReadError, Tree};
+use shale::read::{Image, ReadError, Tree, Unit};
 
 use crate::bytes::{Blank, Room};
 use crate::failure::read_failure;
@@ -28,8 +29,10 @@ const BATCH_BYTES_PYTHON: u64 = 64 << 20;
 const BATCH_FILES: usize = 4096;
 /// Batches that are filled ahead of Python.
 const BATCHES_AHEAD: usize = 3;
-/// Bytes that a thread reads at once: about a frame, or a part of a long one.
+/// Bytes that a thread reads at once, at most and at least where there are more. A portion ends
+/// where a frame ends, or two threads would need one frame, and one would wait for the other.
 const PORTION_BYTES: u64 = 512 << 10;
+const PORTION_BYTES_MIN: u64 = 256 << 10;
 /// Threads at most.
 const THREADS_MAX: usize = 64;
 
@@ -43,6 +46,15 @@ struct Wanted {
     /// Number in the caller's list.
     index: usize,
     inode: u64,
+    /// Its part of all cuts.
+    cuts: Range<usize>,
+}
+
+/// A part of a range whose bytes come from one frame or chunk, or from anywhere.
+#[derive(Clone, Copy)]
+struct Cut {
+    len: u64,
+    unit: Option<Unit>,
 }
 
 /// Ranges of files that are being read: an iterator over batches, each a list of (number, bytes),
@@ -54,6 +66,7 @@ pub(crate) struct Bulk {
     /// Batches that may be filled while Python does not wait.
     ahead: usize,
     batch_bytes: u64,
+    cuts: Vec<Cut>,
     state: Mutex<State>,
 }
 
@@ -119,6 +132,9 @@ impl Bulk {
     ) -> Result<Self, ReadError> {
         let image = Arc::clone(tree.image());
         let mut wanted = Vec::with_capacity(ranges.len());
+        let mut cuts = Vec::with_capacity(ranges.len());
+        // One thread waits for no other, and a source that Python reads is slow to tell.
+        let is_cut = !is_python && threads > 1;
         for (index, &(inode, offset, len)) in ranges.iter().enumerate() {
             let of = tree.attributes(inode)?;
             let Some(content) = of.content() else {
@@ -128,7 +144,10 @@ impl Bulk {
             let len = len.min(of.size.saturating_sub(offset));
             // An order and nothing else: whoever reads it meets the damage.
             let place = image.content_place(content).unwrap_or(u64::MAX);
-            wanted.push(Wanted { place, content, offset, len, index, inode });
+            let first_cut = cuts.len();
+            add_cuts(&mut cuts, &image, content, offset..offset + len, is_cut);
+            let cuts = first_cut..cuts.len();
+            wanted.push(Wanted { place, content, offset, len, index, inode, cuts });
         }
         wanted.sort_unstable_by_key(|it| (it.place, it.content, it.offset, it.index));
         let ahead = if is_python || threads < 2 { 0 } else { BATCHES_AHEAD };
@@ -136,6 +155,7 @@ impl Bulk {
             image,
             team: Team::new(threads.clamp(1, THREADS_MAX) - 1),
             ahead,
+            cuts,
             batch_bytes: if is_python { BATCH_BYTES_PYTHON } else { BATCH_BYTES },
             state: Mutex::new(State { wanted: wanted.into_iter(), started: VecDeque::new() }),
         })
@@ -156,6 +176,7 @@ impl Bulk {
     fn start(&self, py: Python<'_>, wanted: &mut std::vec::IntoIter<Wanted>) -> Option<Batch> {
         let (mut files, mut portions) = (Vec::new(), Vec::new());
         let (mut parts, mut part_bytes, mut batch_bytes) = (Vec::new(), 0, 0);
+        let mut last_unit = None;
         let work = Arc::new(Work::default());
         let portion = |parts: &mut Vec<Part>| Portion {
             image: Arc::clone(&self.image),
@@ -167,24 +188,26 @@ impl Bulk {
             if is_full && !files.is_empty() {
                 break;
             }
-            let Some(Wanted { content, offset, len, index, inode, .. }) = wanted.next() else {
+            let Some(Wanted { content, offset, len, index, inode, cuts, .. }) = wanted.next()
+            else {
                 break;
             };
             batch_bytes = batch_bytes.saturating_add(len);
             let mut bytes = Blank::new(py, len);
             if let Ok(blank) = &mut bytes {
                 let mut done = 0;
-                while done < len {
-                    let step = (len - done).min(PORTION_BYTES - part_bytes);
-                    let room = blank.room(step as usize);
-                    let at = files.len();
-                    parts.push(Part { at, inode, content, offset: offset + done, room });
-                    done += step;
-                    part_bytes += step;
-                    if part_bytes == PORTION_BYTES {
+                for &Cut { len, unit } in &self.cuts[cuts] {
+                    let is_next = unit.is_some() && unit != last_unit;
+                    if part_bytes >= PORTION_BYTES || is_next && part_bytes >= PORTION_BYTES_MIN {
                         portions.push(portion(&mut parts));
                         part_bytes = 0;
                     }
+                    let room = blank.room(len as usize);
+                    let at = files.len();
+                    parts.push(Part { at, inode, content, offset: offset + done, room });
+                    done += len;
+                    part_bytes += len;
+                    last_unit = unit.or(last_unit);
                 }
             }
             files.push(File { index, bytes });
@@ -198,6 +221,32 @@ impl Bulk {
         lock(&work.state).portions_left = portions.len();
         self.team.add(portions);
         Some(Batch { files, work })
+    }
+}
+
+/// Adds the parts of a range to `cuts`: one for each frame or chunk in turn if `is_cut` and as far
+/// as the image tells, else of equal length. Damage is met by those who read.
+fn add_cuts(cuts: &mut Vec<Cut>, image: &Image, content: u64, range: Range<u64>, is_cut: bool) {
+    let first = cuts.len();
+    let mut done = range.start;
+    let pieces = if is_cut { image.pieces(content, range.clone()).ok() } else { None };
+    for piece in pieces.into_iter().flatten().map_while(Result::ok) {
+        let unit = piece.kind.unit().map(|(unit, _)| unit);
+        done += piece.len;
+        match cuts[first..].last_mut() {
+            Some(last) if unit.is_some() && last.unit == unit => last.len += piece.len,
+            _ if unit.is_some() => cuts.push(Cut { len: piece.len, unit }),
+            _ => add_equal(cuts, piece.len),
+        }
+    }
+    add_equal(cuts, range.end.saturating_sub(done));
+}
+
+fn add_equal(cuts: &mut Vec<Cut>, mut len: u64) {
+    while len > 0 {
+        let step = len.min(PORTION_BYTES);
+        cuts.push(Cut { len: step, unit: None });
+        len -= step;
     }
 }
 
