@@ -6,6 +6,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::exit;
 
+mod local; // files by path and by URL
 mod image; // which image, where in its file, which snapshot
 mod input; // what a build takes from its sources
 mod create; // how a build is done
@@ -34,6 +35,7 @@ pub use image::{ImageArgs, InfoArgs, Offset, Report};
 pub use input::{InputArgs, RuleOption, SpecialKind};
 pub use integrity::{Check, LevelChoice, Parity, Repair, Sign, Verify};
 pub use listing::{Du, Dump, Ls, LsFormat, Paths, Sum, SumAlgorithm, TreeArgs};
+pub use local::decoded;
 pub use mount::{Mount, Stats, Umount, ViewChoice};
 pub use query::{Diff, Find, Grep};
 #[cfg(feature = "remote")]

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use shale::read::ByteSource;
 use shale::read::files::Place;
 
-use crate::args::RemoteArgs;
+use crate::args::{RemoteArgs, decoded};
 use crate::report::Say;
 
 /// True if an argument is a URL, and not a path. A file with such a name is meant only by another
@@ -72,18 +72,7 @@ impl Place for UrlPlace {
         if !self.is_escaped() {
             return name.as_bytes().to_vec();
         }
-        let (mut bytes, mut rest) = (Vec::new(), name.as_bytes());
-        while let [first, more @ ..] = rest {
-            let byte = match (first, more) {
-                (b'%', [high, low, ..]) => str::from_utf8(&[*high, *low])
-                    .ok()
-                    .and_then(|digits| u8::from_str_radix(digits, 16).ok()),
-                _ => None,
-            };
-            bytes.push(byte.unwrap_or(*first));
-            rest = if byte.is_some() { &more[2..] } else { more };
-        }
-        bytes
+        decoded(name.as_bytes())
     }
 
     fn beside(&self, name: &[u8]) -> Arc<dyn Place> {

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::create::How;
 use super::image::{Offset, parse_offset};
+use super::local::local_path;
 
 /// `shale append`.
 #[derive(Debug, Args)]
@@ -17,6 +18,7 @@ use super::image::{Offset, parse_offset};
       tar c src | shale append src.shale --snapshot v2 -         a tree from a pipe")]
 pub struct Append {
     /// The image.
+    #[arg(value_parser = local_path())]
     pub image: PathBuf,
     /// The whole new tree: what `create` takes. Paths that it lacks are not in the new snapshot.
     #[arg(value_name = "SOURCE[=/PREFIX]", conflicts_with_all = ["add", "remove"],

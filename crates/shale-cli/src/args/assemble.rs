@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::create::Target;
 use super::image::{Offset, parse_offset};
+use super::local::local_path;
 use crate::size;
 
 /// Options of a copy.
@@ -32,9 +33,10 @@ pub struct Copying {
       shale compact a.shale --keep v2 --keep v3 -o b.shale   two snapshots only")]
 pub struct Compact {
     /// The image.
+    #[arg(value_parser = local_path())]
     pub image: PathBuf,
     /// The image to write.
-    #[arg(short, long, value_name = "IMAGE")]
+    #[arg(short, long, value_name = "IMAGE", value_parser = local_path())]
     pub output: PathBuf,
     /// A snapshot to keep: a name, #NUMBER, `latest` or a time in UTC. Can be repeated. By default
     /// all are kept.
@@ -55,10 +57,11 @@ pub struct Compact {
       shale forget home.shale --keep-last 10 -o new.shale         copy the last ten snapshots")]
 pub struct Forget {
     /// The image. It is not changed.
+    #[arg(value_parser = local_path())]
     pub image: PathBuf,
     /// Copy the snapshots that are kept into this image. Without this option, the decision is only
     /// shown.
-    #[arg(short, long, value_name = "IMAGE")]
+    #[arg(short, long, value_name = "IMAGE", value_parser = local_path())]
     pub output: Option<PathBuf>,
     /// Keep the last N snapshots.
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
@@ -100,7 +103,7 @@ pub struct Merge {
     #[arg(required = true, value_name = "IMAGE[=/PREFIX]")]
     pub images: Vec<OsString>,
     /// The image to write.
-    #[arg(short, long, value_name = "IMAGE")]
+    #[arg(short, long, value_name = "IMAGE", value_parser = local_path())]
     pub output: PathBuf,
     /// Join one thin image with its base, byte for byte: the new image has all snapshots and the
     /// identity of the thin one, and needs no base.

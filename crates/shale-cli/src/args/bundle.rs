@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::create::{How, Target};
+use super::local::local_path;
 
 /// `shale bundle`.
 #[derive(Debug, Args)]
@@ -14,7 +15,7 @@ pub struct Bundle {
     /// as it is, with its parity and signatures, unless --train packs it again.
     pub source: OsString,
     /// The file to write.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = local_path())]
     pub output: PathBuf,
     /// The program to run, as a path in SOURCE.
     #[arg(long, value_name = "PATH")]

@@ -8,6 +8,7 @@ use shale::write::Order;
 
 use super::age::EncryptArgs;
 use super::input::InputArgs;
+use super::local::local_path;
 use crate::size;
 
 /// `shale create`.
@@ -29,7 +30,7 @@ pub struct Create {
     #[arg(long, value_name = "FILE", conflicts_with = "sources")]
     pub manifest: Option<PathBuf>,
     /// The image to write; `-` is standard output, s3://BUCKET/KEY an object in a store.
-    #[arg(short, long, value_name = "IMAGE")]
+    #[arg(short, long, value_name = "IMAGE", value_parser = local_path())]
     pub output: PathBuf,
     /// With --base, read all files of directories, also those whose length and modification time
     /// are those of the base.
@@ -47,6 +48,7 @@ pub struct Create {
 #[derive(Debug, Args)]
 pub struct Mkfs {
     /// The image to write; `-` is standard output.
+    #[arg(value_parser = local_path())]
     pub image: PathBuf,
     /// The directory or archive to pack.
     pub source: OsString,

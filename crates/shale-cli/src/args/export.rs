@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::image::ImageArgs;
+use super::local::local_path;
 use crate::size;
 
 /// `shale export`.
@@ -15,7 +16,7 @@ pub struct Export {
     #[command(flatten)]
     pub image: ImageArgs,
     /// The archive to write; `-` is standard output.
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = local_path())]
     pub output: PathBuf,
     /// The paths or patterns to export (default: everything).
     ///

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use clap::Args;
 use shale::read::Identity;
 
+use super::local::local_path;
 use crate::size;
 
 /// An image and its place in its file.
 #[derive(Debug, Clone, Args)]
 pub struct ImageArgs {
     /// The image.
+    #[arg(value_parser = local_path())]
     pub image: PathBuf,
     /// Offset of the image in its file, in bytes, or `auto`.
     #[arg(long, default_value = "auto", value_parser = parse_offset, value_name = "BYTES",

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use shale::read::Identity;
 
 use super::image::{Offset, parse_offset};
+use super::local::local_path;
 use crate::size;
 
 /// `shale check`.
@@ -63,6 +64,7 @@ pub enum LevelChoice {
 #[derive(Debug, Args)]
 pub struct Sign {
     /// The image.
+    #[arg(value_parser = local_path())]
     pub image: PathBuf,
     /// The file of the secret key.
     #[arg(short, long)]
@@ -82,6 +84,7 @@ pub struct Sign {
 #[derive(Debug, Args)]
 pub struct Verify {
     /// The image.
+    #[arg(value_parser = local_path())]
     pub image: PathBuf,
     /// File of a public key that you trust; can be repeated. A signature by one of them is enough.
     #[arg(short, long, required_unless_present = "against")]
@@ -110,9 +113,10 @@ pub struct Verify {
 #[derive(Debug, Args)]
 pub struct Repair {
     /// The damaged image; it is only read.
+    #[arg(value_parser = local_path())]
     pub image: PathBuf,
     /// The file to write.
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = local_path())]
     pub output: PathBuf,
     /// Keep what can be saved if not everything can be restored; losses are reported, and the exit
     /// code is 3.
@@ -137,6 +141,7 @@ pub enum Parity {
     /// replaced.
     Add {
         /// The image.
+        #[arg(value_parser = local_path())]
         image: PathBuf,
         /// Amount of parity, as a percentage of the image size: 5%, 0.5%.
         #[arg(long, alias = "share", default_value = "5%", value_name = "SHARE",
@@ -159,6 +164,7 @@ pub enum Parity {
     /// Remove all parity from an image; signatures stay.
     Remove {
         /// The image.
+        #[arg(value_parser = local_path())]
         image: PathBuf,
         /// Offset of the image in its file, in bytes, or `auto`.
         #[arg(long, default_value = "auto", value_parser = parse_offset, value_name = "BYTES")]

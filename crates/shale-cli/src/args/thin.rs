@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::create::How;
+use super::local::local_path;
 use crate::size;
 
 /// Where the bases of thin images are.
@@ -37,7 +38,7 @@ pub struct Delta {
     #[arg(required = true, value_name = "NEW[=/PREFIX]")]
     pub new: Vec<OsString>,
     /// The delta to write; `-` is standard output.
-    #[arg(short, long, value_name = "DELTA")]
+    #[arg(short, long, value_name = "DELTA", value_parser = local_path())]
     pub output: PathBuf,
     /// Replace an existing output.
     #[arg(short, long)]
@@ -59,10 +60,11 @@ pub struct Patch {
     /// The image that the delta was made for.
     pub old: PathBuf,
     /// The delta.
+    #[arg(value_parser = local_path())]
     pub delta: PathBuf,
     /// The image to write. Without this option the delta is appended to OLD: until its last byte is
     /// written, readers see OLD as it was.
-    #[arg(short, long, value_name = "IMAGE")]
+    #[arg(short, long, value_name = "IMAGE", value_parser = local_path())]
     pub output: Option<PathBuf>,
     /// Replace an existing output.
     #[arg(short, long, requires = "output")]
@@ -86,6 +88,7 @@ pub struct Patch {
       cat home.shale.*-of-3 > home.shale                    join them")]
 pub struct Split {
     /// The image.
+    #[arg(value_parser = local_path())]
     pub image: PathBuf,
     /// Most bytes of a part, such as 4G or 650M. It is rounded down to a multiple of 64 KiB.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]

@@ -104,6 +104,24 @@ fn every_command_says_of_a_url_what_it_says_of_the_file() {
 }
 
 #[test]
+fn a_file_url_names_a_file_also_where_one_is_written() {
+    let stage = Stage::new();
+    let folder = fs::canonicalize(stage.path("")).unwrap();
+    let url = format!("file://{}/new%20image.shale", folder.display());
+    stage.run(0, &["create", "-q", "source", "-o", &url]);
+    stage.fails(1, &["create", "source", "-o", &url], &["new image.shale", "--force"]);
+    stage.run(0, &["append", "-q", &url, "source"]);
+    stage.run(0, &["parity", "add", &url]);
+    stage.run(0, &["check", "new image.shale"]);
+    stage.run(0, &["ls", "--snapshot", "#1", &url]);
+    stage.run(0, &["rewrite", "-q", &url, "-o", &url, "--force"]);
+    let copy = format!("file://localhost{}/copy.shale", folder.display());
+    stage.run(0, &["compact", "-q", &url, "-o", &copy]);
+    assert!(stage.path("copy.shale").is_file());
+    stage.fails(2, &["ls", "file://host/x"], &["absolute path"]);
+}
+
+#[test]
 fn a_listing_takes_at_most_six_round_trips_and_few_bytes() {
     let stage = Stage::without_image();
     big(&stage);
