@@ -122,7 +122,7 @@ after=$(s3 "print(s3.head_object(Bucket='bucket', Key='a dir/lo+ng.shale')['Cont
 [ "$before" -lt "$after" ] || { echo "s3: the object did not grow"; failed=1; }
 expect "nothing is appended to nothing" 1 NoSuchKey with_keys append s3://bucket/none "$work/tree"
 expect "a bucket that is missing" 1 NoSuchBucket with_keys create "$work/tree" -o s3://no-such-bucket/x
-expect "a store that cannot be written to" 1 "only s3://" "$shale" create "$work/tree" -o gs://bucket/x
+expect "a server that cannot be written to" 1 "upload it with" "$shale" create "$work/tree" -o http://127.0.0.1:1/x
 expect "an encrypted image is written" 0 verified with_keys create "$work/tree" -o s3://bucket/x.shale.age \
   --age age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj
 expect "and not read without a key" 1 "no key was given" with_keys ls s3://bucket/x.shale.age

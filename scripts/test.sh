@@ -147,12 +147,14 @@ else
   # It waits for packages most of the time.
   beside s3 scripts/test-s3.sh
   # The output of tests that pass is shown for the reasons of those that were skipped.
+  beside stores scripts/test-stores.sh
   stage "tests" unhung cargo test --no-fail-fast --workspace --tests -- --show-output
   stage "examples" cargo test --no-fail-fast --workspace --doc
   stage "python" scripts/test-python.sh
   wait
   stage "s3" ended s3
   stage "demo" demo_nasty
+  stage "stores" ended stores
 fi
 
 printf '\n=== summary\n'

@@ -206,12 +206,9 @@ fn of_remote(cause: &(dyn std::error::Error + 'static)) -> Option<Advice> {
         Reason::NoCredentials(_) | Reason::Denied { may_be_anonymous: true, .. } => {
             signs("use --no-sign-request for a public object")
         }
-        Reason::NotWritable => (
-            "--endpoint",
-            "write a file and upload it with the tool of the store, or use the S3 protocol of the \
-             store with --endpoint"
-                .into(),
-        ),
+        Reason::NotWritable => {
+            ("upload it", "write a file and upload it with the tool of that server".into())
+        }
         _ => return None,
     })
 }

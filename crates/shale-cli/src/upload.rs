@@ -9,7 +9,6 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use shale::read::ByteSource;
 use shale::{Below, Cancel, CreateOptions, Delivery, HostError, OutputFile, Phase, Progress};
-use shale_remote::upload::PART_LEN_ALLOWED;
 use shale_remote::{Contents, Destination, Error, Reason, Replace, Watch};
 
 use crate::exit::Misuse;
@@ -142,8 +141,8 @@ impl Growing {
         let file = self.file.file();
         let len = file.metadata()?.len();
         let from = len.saturating_sub(added_len);
-        // Stores copy no parts that are shorter: all of it is sent.
-        let copied_len = if from < PART_LEN_ALLOWED { 0 } else { from };
+        // What the store cannot take over is fetched and sent.
+        let copied_len = self.upload.destination.copied_len(from)?;
         let mut at = copied_len;
         let mut bytes = vec![0; COPY_LEN];
         while at < from {

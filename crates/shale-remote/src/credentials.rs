@@ -4,6 +4,7 @@
 //! metadata service of the machine. They are looked for once, kept while they are valid, and never
 //! written anywhere.
 
+mod access; // what requests do
 mod environment; // variables, the user's directory, files
 mod keep; // credentials kept while they are valid
 mod sigv4; // AWS Signature Version 4
@@ -11,6 +12,8 @@ mod aws; // where credentials for S3 come from
 mod aws_profile; // the files of the AWS tools
 mod google; // tokens for Google Cloud Storage
 mod azure; // keys, signatures and tokens for Azure
+
+pub(crate) use access::Access;
 
 use crate::error::Reason;
 use crate::http::Request;
@@ -32,14 +35,14 @@ pub(crate) enum Signer {
 
 impl Signer {
     /// Finds out who asks for `url`.
-    pub(crate) fn new(url: &ObjectUrl, options: &Options) -> Result<Self, Reason> {
+    pub(crate) fn new(url: &ObjectUrl, options: &Options, access: Access) -> Result<Self, Reason> {
         Ok(match url.scheme {
             Scheme::Http | Scheme::Https => match &url.user {
                 Some(user) => Self::Basic(text::base64(&text::decode(user))),
                 None => Self::Nobody,
             },
             Scheme::S3 => Self::Aws(aws::Aws::new(options)),
-            Scheme::Gs => Self::Google(google::Google::new(options)),
+            Scheme::Gs => Self::Google(google::Google::new(options, access)),
             Scheme::Az => Self::Azure(azure::Azure::new(options)?),
         })
     }
@@ -55,6 +58,14 @@ impl Signer {
                 Scheme::Http => format!("http://{place}{key}"),
                 _ => format!("https://{place}{key}"),
             },
+        }
+    }
+
+    /// The address of the store itself, of Google's store.
+    pub(crate) fn endpoint(&self) -> Option<&str> {
+        match self {
+            Self::Google(google) => Some(google.endpoint()),
+            _ => None,
         }
     }
 

@@ -103,7 +103,7 @@ pub enum Reason {
     #[error("the object was changed by somebody else meanwhile; it was left as it is, try again")]
     Replaced,
     /// Objects cannot be written there.
-    #[error("only s3:// can be written to")]
+    #[error("only s3://, gs:// and az:// can be written to")]
     NotWritable,
     /// The caller gave up.
     #[error("cancelled; nothing was written")]
@@ -111,12 +111,17 @@ pub enum Reason {
     /// A file of this machine that was to be sent cannot be read.
     #[error("cannot read what is to be sent: {0}")]
     Local(String),
-    /// An upload failed, and its parts could not be removed.
-    #[error(
-        "{0}; its uploaded parts are still in the store and cost money: list and remove them with \
-         `aws s3api list-multipart-uploads` and `abort-multipart-upload`"
-    )]
-    Left(Box<Reason>),
+    /// An upload failed, and what the store has of it could not be removed.
+    #[error("{reason}; {what}")]
+    Left {
+        /// Why the upload failed.
+        reason: Box<Reason>,
+        /// What is left in the store, and how to remove it.
+        what: String,
+    },
+    /// The object was written, and something else that the upload needed could not be removed.
+    #[error("the object was written, but {0} could not be removed; remove it, it is not needed")]
+    Remains(String),
     /// The range is beyond the end of the object.
     #[error("the object ends at byte {len}; a read reaches byte {end}")]
     End {
@@ -157,8 +162,8 @@ impl Reason {
             Reason::Replaced => io::ErrorKind::StaleNetworkFileHandle,
             Reason::NotWritable => io::ErrorKind::Unsupported,
             Reason::Cancelled => io::ErrorKind::Interrupted,
-            Reason::Local(_) => io::ErrorKind::Other,
-            Reason::Left(reason) => reason.io_kind(),
+            Reason::Local(_) | Reason::Remains(_) => io::ErrorKind::Other,
+            Reason::Left { reason, .. } => reason.io_kind(),
             Reason::End { .. } => io::ErrorKind::UnexpectedEof,
             Reason::Url(_) => io::ErrorKind::InvalidInput,
             Reason::Answer(_) | Reason::Server { .. } | Reason::Tls(_) => io::ErrorKind::Other,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::counters::{Counters, add};
-use crate::credentials::Signer;
+use crate::credentials::{Access, Signer};
 use crate::error::Reason;
 use crate::http::{Answer, Client, Request};
 use crate::location::ObjectUrl;
@@ -26,6 +26,13 @@ const PROGRESS_LEN: usize = 64 << 10;
 const CALL_LEN: u64 = 16 << 20;
 /// The longest pause that a server may ask for.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The headers that tell the objects of two uploads apart: in S3, in Google's store, and in Azure,
+/// where no name may have a hyphen.
+pub(crate) const MARKS: [&str; 3] =
+    ["x-amz-meta-shale-upload", "x-goog-meta-shale-upload", "x-ms-meta-shaleupload"];
+/// Length of an answer that is not a part of the object. The list of all blocks of a blob in Azure
+/// is the longest.
+const REPLY_LEN_MAX: u64 = 16 << 20;
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// How often an unreachable server is tried again: a wrong name should fail soon.
 const UNREACHABLE_RETRIES: u32 = 2;
@@ -101,8 +108,8 @@ pub(crate) struct Part {
 }
 
 /// Why an attempt failed, and when the server wants to be asked again.
-struct Failure {
-    reason: Reason,
+pub(crate) struct Failure {
+    pub(crate) reason: Reason,
     pause: Option<Duration>,
     /// Another attempt differs: it goes to another region or has new credentials.
     is_corrected: bool,
@@ -118,12 +125,29 @@ impl From<Reason> for Failure {
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
-    pub(crate) etag: Option<String>,
-    /// What tells the upload that made the object from others.
-    pub(crate) mark: Option<String>,
-    /// Length of the object, in an answer to HEAD.
-    pub(crate) len: Option<u64>,
+    headers: ureq::http::HeaderMap,
     pub(crate) body: String,
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The ETag of the object.
+    pub(crate) fn etag(&self) -> Option<String> {
+        self.header("etag").map(str::to_owned)
+    }
+
+    /// What tells the upload that made the object from others.
+    pub(crate) fn mark(&self) -> Option<&str> {
+        MARKS.iter().find_map(|name| self.header(name))
+    }
+
+    /// Length of the object, in an answer to HEAD.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.header("content-length")?.parse().ok()
+    }
 }
 
 /// Fetches ranges of one object.
@@ -144,9 +168,10 @@ impl Fetcher {
     pub(crate) fn new(
         url: ObjectUrl,
         options: &Options,
+        access: Access,
         counters: Arc<Counters>,
     ) -> Result<Self, Reason> {
-        let signer = Signer::new(&url, options)?;
+        let signer = Signer::new(&url, options, access)?;
         let address = signer.address(&url);
         let client = Client::new(&address, options.timeout, options.in_flight_max.max(1))?;
         Ok(Self {
@@ -164,6 +189,11 @@ impl Fetcher {
     /// True if the end of the object can be asked for before its length is known.
     pub(crate) fn knows_suffixes(&self) -> bool {
         self.signer.knows_suffixes()
+    }
+
+    /// The address of the store itself, of Google's store.
+    pub(crate) fn endpoint(&self) -> Option<&str> {
+        self.signer.endpoint()
     }
 
     /// Fetches `wanted` of the state `known`, or of any state if nothing is known yet.
@@ -224,30 +254,49 @@ impl Fetcher {
         accepted: &[u16],
         make: &dyn Fn(String) -> io::Result<Request>,
     ) -> Result<Reply, Reason> {
-        let (mut failed, mut corrected) = (0, 0);
+        let mut failed = 0;
         loop {
-            let failure = match self.call_once(accepted, make) {
+            match self.call_once(accepted, make) {
                 Ok(reply) => return Ok(reply),
-                Err(failure) => failure,
-            };
-            if failure.is_corrected && corrected < 2 {
-                corrected += 1;
-                continue;
+                Err(failure) => self.wait(failure, &mut failed)?,
             }
-            failed += 1;
-            let retries = match failure.reason {
-                Reason::Unreachable(_) => self.retries.min(UNREACHABLE_RETRIES),
-                _ => self.retries,
-            };
-            if !failure.reason.is_passing() || failed > retries {
-                return Err(failure.reason);
-            }
-            add(&self.counters.retries, 1);
-            std::thread::sleep(failure.pause.unwrap_or_else(|| pause(failed)));
         }
     }
 
-    fn call_once(
+    /// Waits until the next attempt, after `failed` attempts that failed in a row.
+    ///
+    /// # Errors
+    /// The reason of the failure, if another attempt does not help.
+    pub(crate) fn wait(&self, failure: Failure, failed: &mut u32) -> Result<(), Reason> {
+        *failed += 1;
+        let retries = match failure.reason {
+            Reason::Unreachable(_) => self.retries.min(UNREACHABLE_RETRIES),
+            _ => self.retries,
+        };
+        if !failure.reason.is_passing() || *failed > retries {
+            return Err(failure.reason);
+        }
+        add(&self.counters.retries, 1);
+        std::thread::sleep(failure.pause.unwrap_or_else(|| pause(*failed)));
+        Ok(())
+    }
+
+    /// As [`Fetcher::call`], once, or as often as the store corrects where or by whom it is asked.
+    pub(crate) fn call_once(
+        &self,
+        accepted: &[u16],
+        make: &dyn Fn(String) -> io::Result<Request>,
+    ) -> Result<Reply, Failure> {
+        let mut corrected = 0;
+        loop {
+            match self.send(accepted, make) {
+                Err(failure) if failure.is_corrected && corrected < 2 => corrected += 1,
+                done => return done,
+            }
+        }
+    }
+
+    fn send(
         &self,
         accepted: &[u16],
         make: &dyn Fn(String) -> io::Result<Request>,
@@ -255,18 +304,19 @@ impl Fetcher {
         let _permit = self.gate.enter();
         let request = make(self.signer.address(&self.url));
         let mut request = request.map_err(|error| Reason::Local(error.to_string()))?;
-        self.signer.sign(&mut request)?;
+        if !request.is_to_session {
+            self.signer.sign(&mut request)?;
+        }
         add(&self.counters.requests, 1);
         let answer = self.client.send(&request, CALL_LEN)?;
         let status = answer.status();
         if !accepted.contains(&status) {
             return Err(self.refusal(answer, false));
         }
-        let header = |name| answer.header(name).map(str::to_owned);
-        let (etag, mark) = (header("etag"), header("x-amz-meta-shale-upload"));
-        let len = header("content-length").and_then(|len| len.parse().ok());
-        let body = if request.method == "HEAD" { String::new() } else { answer.text() };
-        Ok(Reply { status, etag, mark, len, body })
+        let headers = answer.headers().clone();
+        let is_head = request.method == "HEAD";
+        let body = if is_head { String::new() } else { answer.text_of(REPLY_LEN_MAX) };
+        Ok(Reply { status, headers, body })
     }
 
     /// Asks once. Appends what arrives to `part`, also if the attempt fails.
@@ -358,10 +408,13 @@ impl Fetcher {
         let is_error_text = answer
             .header("content-type")
             .is_some_and(|kind| kind.contains("xml") || kind.contains("json"));
+        let named = answer.header("x-ms-error-code").map(str::to_owned).unwrap_or_default();
         let body = if is_error_text { answer.text() } else { String::new() };
-        let code = text::xml_field(&body, "Code").unwrap_or_default();
+        let code = text::xml_field(&body, "Code").unwrap_or(&named);
+        let in_json = json_message(&body).unwrap_or_default();
         let message = text::xml_field(&body, "Message").unwrap_or_default();
         let detail = match (code, message) {
+            ("", "") if !in_json.is_empty() => text::one_line(&format!(": {in_json}")),
             ("", _) => String::new(),
             (code, "") => text::one_line(&format!(": {code}")),
             (code, message) => text::one_line(&format!(": {code}, {message}")),
@@ -392,6 +445,12 @@ impl Fetcher {
         let is_corrected = has_moved || (is_denied && self.signer.refused());
         Failure { reason, pause, is_corrected }
     }
+}
+
+/// The message in an error of Google's store.
+fn json_message(body: &str) -> Option<String> {
+    let json: serde_json::Value = serde_json::from_str(body).ok()?;
+    Some(json.get("error")?.get("message")?.as_str()?.to_owned())
 }
 
 /// The range in an answer with a part of the object, and the state it belongs to.

@@ -24,16 +24,27 @@ pub(crate) struct Request {
     pub(crate) url: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Vec<u8>,
+    /// It goes to an address that is secret and proof enough: it is not signed, and a status that
+    /// elsewhere is a redirection is an answer.
+    pub(crate) is_to_session: bool,
 }
 
 impl Request {
+    pub(crate) fn new(method: &'static str, url: String, body: Vec<u8>) -> Self {
+        Self { method, url, headers: Vec::new(), body, is_to_session: false }
+    }
+
     pub(crate) fn get(url: String) -> Self {
-        Self { method: "GET", url, headers: Vec::new(), body: Vec::new() }
+        Self::new("GET", url, Vec::new())
     }
 
     pub(crate) fn post(url: String, content_type: &'static str, body: Vec<u8>) -> Self {
-        let headers = vec![("content-type", content_type.to_owned())];
-        Self { method: "POST", url, headers, body }
+        Self::new("POST", url, body).header("content-type", content_type)
+    }
+
+    /// A request to the address of an upload session.
+    pub(crate) fn to_session(method: &'static str, url: String, body: Vec<u8>) -> Self {
+        Self { is_to_session: true, ..Self::new(method, url, body) }
     }
 
     pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -61,10 +72,20 @@ impl Answer {
         self.response.into_body().into_with_config().limit(len_max).reader()
     }
 
+    /// All headers.
+    pub(crate) fn headers(&self) -> &http::HeaderMap {
+        self.response.headers()
+    }
+
     /// The body of an answer that is short. Bytes that are not UTF-8 are replaced.
     pub(crate) fn text(self) -> String {
+        self.text_of(SMALL_ANSWER_LEN_MAX)
+    }
+
+    /// As [`Answer::text`], of at most `len_max` bytes.
+    pub(crate) fn text_of(self, len_max: u64) -> String {
         let mut bytes = Vec::new();
-        let mut reader = self.reader(SMALL_ANSWER_LEN_MAX);
+        let mut reader = self.reader(len_max);
         // What arrived before an error is good enough for a message, and no JSON.
         let _ = reader.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
@@ -127,19 +148,28 @@ impl Client {
         for (name, value) in &request.headers {
             builder = builder.header(*name, value);
         }
-        let body_limit = self.timeout + Duration::from_secs(len / RATE_MIN);
-        let response =
-            if request.body.is_empty() && matches!(request.method, "GET" | "HEAD" | "DELETE") {
-                let built = builder.body(()).map_err(|error| Reason::Url(error.to_string()))?;
-                let built = self.agent.configure_request(built);
-                self.agent.run(built.timeout_recv_body(Some(body_limit)).build())
-            } else {
-                let built = builder.body(request.body.as_slice());
-                let built = built.map_err(|error| Reason::Url(error.to_string()))?;
-                let built = self.agent.configure_request(built);
-                self.agent.run(built.timeout_recv_body(Some(body_limit)).build())
-            };
+        let has_body =
+            !(request.body.is_empty() && matches!(request.method, "GET" | "HEAD" | "DELETE"));
+        let bad = |error: http::Error| Reason::Url(error.to_string());
+        let response = match has_body {
+            true => self.run(builder.body(request.body.as_slice()).map_err(bad)?, request, len),
+            false => self.run(builder.body(()).map_err(bad)?, request, len),
+        };
         response.map(|response| Answer { response }).map_err(|error| self.reason(error))
+    }
+
+    fn run(
+        &self,
+        built: http::Request<impl ureq::AsSendBody>,
+        request: &Request,
+        len: u64,
+    ) -> Result<http::Response<ureq::Body>, ureq::Error> {
+        let body_limit = self.timeout + Duration::from_secs(len / RATE_MIN);
+        let mut built = self.agent.configure_request(built).timeout_recv_body(Some(body_limit));
+        if request.is_to_session {
+            built = built.max_redirects(0).max_redirects_will_error(false);
+        }
+        self.agent.run(built.build())
     }
 
     /// Why a request failed, in the words of this crate.

@@ -19,7 +19,7 @@ mod held; // bytes that arrived or are on their way
 mod neighbourhood; // short reads near each other
 mod cache; // blocks on disk, shared by processes
 mod object; // an open object
-pub mod upload; // an object as a whole, written
+mod upload; // an object as a whole, written
 
 pub use cache::{Cache, CacheEntry};
 pub use counters::CounterSnapshot;

@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::cache::{Cache, Entry};
 use crate::counters::{CounterSnapshot, Counters, add};
+use crate::credentials::Access;
 use crate::error::{Error, Reason};
 use crate::fetch::{Fetcher, ObjectState, Part, Wanted};
 use crate::held::{BLOCK_LEN, Held, Presence};
@@ -91,7 +92,8 @@ impl Object {
     pub fn open(url: &ObjectUrl, options: &Options) -> Result<Self, Error> {
         let fail = |reason| Error { url: url.to_string(), reason };
         let counters = Arc::new(Counters::default());
-        let fetcher = Fetcher::new(url.clone(), options, Arc::clone(&counters)).map_err(fail)?;
+        let fetcher = Fetcher::new(url.clone(), options, Access::Read, Arc::clone(&counters))
+            .map_err(fail)?;
         let cache = options.cache.as_ref().map(Cache::new);
         let cache_name = cache_name(url, options);
         let cached = cache.as_ref().and_then(|cache| cache.newest(&cache_name));

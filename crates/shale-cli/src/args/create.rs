@@ -29,7 +29,7 @@ pub struct Create {
     /// Pack the tree that a manifest file describes; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "sources")]
     pub manifest: Option<PathBuf>,
-    /// The image to write; `-` is standard output, s3://BUCKET/KEY an object in a store.
+    /// The image to write; `-` is standard output, s3://, gs:// and az:// an object in a store.
     #[arg(short, long, value_name = "IMAGE", value_parser = local_path())]
     pub output: PathBuf,
     /// With --base, read all files of directories, also those whose length and modification time

@@ -172,10 +172,38 @@ fn string_to_sign(request: &Request, account: &str) -> String {
     own.sort();
     let own: String = own.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
     let path = request.url.split_once("://").map_or("", |(_, rest)| rest);
-    let path = path[path.find('/').unwrap_or(path.len())..].split('?').next().unwrap_or_default();
-    // Encoding, language, length, MD5, type, date, the four conditions, range.
-    let (matches, range) = (header("if-match"), header("range"));
-    format!("{}\n\n\n\n\n\n\n\n{matches}\n\n\n{range}\n{own}/{account}{path}", request.method)
+    let path = &path[path.find('/').unwrap_or(path.len())..];
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let mut pairs: Vec<(String, String)> = query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(name, value)| {
+            let value = String::from_utf8_lossy(&text::decode(value)).into_owned();
+            (name.to_ascii_lowercase(), value)
+        })
+        .collect();
+    pairs.sort();
+    let query: String = pairs.iter().map(|(name, value)| format!("\n{name}:{value}")).collect();
+    let len = match request.body.len() {
+        0 => String::new(),
+        len => len.to_string(),
+    };
+    let fields = [
+        request.method,
+        "", // encoding
+        "", // language
+        &len,
+        header("content-md5"),
+        header("content-type"),
+        "", // date
+        "", // if-modified-since
+        header("if-match"),
+        header("if-none-match"),
+        "", // if-unmodified-since
+        header("range"),
+    ];
+    format!("{}\n{own}/{account}{path}{query}", fields.join("\n"))
 }
 
 /// The token of the machine's identity.
@@ -209,6 +237,15 @@ mod tests {
             .header("x-ms-date", "now");
         let expected = "GET\n\n\n\n\n\n\n\n\n\n\nbytes=0-9\nx-ms-date:now\nx-ms-version:2023-11-03\n\
                         /acc/acc/box/a%20b";
+        assert_eq!(string_to_sign(&request, "acc"), expected);
+        let url = "http://127.0.0.1:10000/acc/box/a?comp=block&blockid=QUI%3D".into();
+        let request = Request::new("PUT", url, b"12345".to_vec())
+            .header("content-md5", "sum")
+            .header("content-type", "kind")
+            .header("if-none-match", "*")
+            .header("x-ms-date", "now");
+        let expected = "PUT\n\n\n5\nsum\nkind\n\n\n\n*\n\n\nx-ms-date:now\n/acc/acc/box/a\n\
+                        blockid:QUI=\ncomp:block";
         assert_eq!(string_to_sign(&request, "acc"), expected);
     }
 }

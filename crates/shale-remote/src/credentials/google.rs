@@ -8,6 +8,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use serde_json::Value;
 
+use super::access::Access;
 use super::environment::{home, read_file, variable};
 use super::keep::Keep;
 use crate::error::Reason;
@@ -15,7 +16,8 @@ use crate::http::{Client, Request};
 use crate::options::Options;
 use crate::text;
 
-const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
+const SCOPE_READ: &str = "https://www.googleapis.com/auth/devstorage.read_only";
+const SCOPE_WRITE: &str = "https://www.googleapis.com/auth/devstorage.read_write";
 const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 const FORM: &str = "application/x-www-form-urlencoded";
 const NONE_FOUND: &str = "Google Cloud Storage; set GOOGLE_APPLICATION_CREDENTIALS, or \
@@ -26,12 +28,13 @@ const NONE_FOUND: &str = "Google Cloud Storage; set GOOGLE_APPLICATION_CREDENTIA
 pub(crate) struct Google {
     endpoint: String,
     is_anonymous: bool,
+    scope: &'static str,
     timeout: Duration,
     token: Keep<String>,
 }
 
 impl Google {
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(options: &Options, access: Access) -> Self {
         let emulator = variable("STORAGE_EMULATOR_HOST");
         // An emulator knows no credentials.
         let is_anonymous =
@@ -42,7 +45,15 @@ impl Google {
             endpoint = format!("http://{endpoint}");
         }
         let endpoint = endpoint.trim_end_matches('/').to_owned();
-        Self { endpoint, is_anonymous, timeout: options.timeout, token: Keep::default() }
+        let scope = match access {
+            Access::Read => SCOPE_READ,
+            Access::Write => SCOPE_WRITE,
+        };
+        Self { endpoint, is_anonymous, scope, timeout: options.timeout, token: Keep::default() }
+    }
+
+    pub(super) fn endpoint(&self) -> &str {
+        &self.endpoint
     }
 
     pub(super) fn address(&self, bucket: &str, key: &str) -> String {
@@ -82,8 +93,9 @@ impl Google {
         let url = json.get("token_uri").and_then(Value::as_str).unwrap_or(TOKEN_URL).to_owned();
         let body = match field("type")? {
             "service_account" => {
-                let claim = assertion(field("client_email")?, field("private_key")?, &url)
-                    .ok_or_else(|| bad("its private key is not valid"))?;
+                let claim =
+                    assertion(field("client_email")?, field("private_key")?, &url, self.scope)
+                        .ok_or_else(|| bad("its private key is not valid"))?;
                 let kind = encode("urn:ietf:params:oauth:grant-type:jwt-bearer");
                 format!("grant_type={kind}&assertion={claim}")
             }
@@ -122,13 +134,13 @@ pub(super) fn token_in(json: &str) -> Option<(String, Option<Duration>)> {
 }
 
 /// The statement of a service account that it is itself, signed (RFC 7523).
-fn assertion(email: &str, key: &str, audience: &str) -> Option<String> {
+fn assertion(email: &str, key: &str, audience: &str, scope: &str) -> Option<String> {
     let pem: String = key.lines().filter(|line| !line.starts_with("-----")).collect();
     let pair = RsaKeyPair::from_pkcs8(&text::from_base64(&pem)?).ok()?;
     let now = jiff::Timestamp::now().as_second();
     let head = text::base64_url(br#"{"alg":"RS256","typ":"JWT"}"#);
     let claims = serde_json::json!({
-        "iss": email, "scope": SCOPE, "aud": audience, "iat": now, "exp": now + 3600,
+        "iss": email, "scope": scope, "aud": audience, "iat": now, "exp": now + 3600,
     });
     let message = format!("{head}.{}", text::base64_url(claims.to_string().as_bytes()));
     let mut signature = vec![0; pair.public().modulus_len()];

@@ -1,0 +1,108 @@
+//! An object that is written: complete, or not at all.
+
+use std::sync::Arc;
+
+use super::contents::{Contents, Replace, State, Watch};
+use super::name::Name;
+use super::{azure, google, s3};
+use crate::counters::Counters;
+use crate::credentials::Access;
+use crate::error::{Error, Reason};
+use crate::fetch::Fetcher;
+use crate::location::{ObjectUrl, Scheme};
+use crate::options::Options;
+
+/// The name of an object that is to be written.
+#[derive(Debug)]
+pub struct Destination {
+    name: Name,
+    store: Store,
+}
+
+/// By which protocol.
+#[derive(Debug, Clone, Copy)]
+enum Store {
+    S3,
+    Google,
+    Azure,
+}
+
+impl Destination {
+    /// Takes the name of an object. Asks nobody.
+    ///
+    /// # Errors
+    /// Objects cannot be written there.
+    pub fn new(url: &ObjectUrl, options: &Options) -> Result<Self, Error> {
+        let fail = |reason| Error { url: url.to_string(), reason };
+        let store = match url.scheme {
+            Scheme::S3 => Store::S3,
+            Scheme::Gs => Store::Google,
+            Scheme::Az => Store::Azure,
+            Scheme::Http | Scheme::Https => return Err(fail(Reason::NotWritable)),
+        };
+        if options.is_offline {
+            return Err(fail(Reason::Offline));
+        }
+        let counters = Arc::<Counters>::default();
+        let fetcher = Fetcher::new(url.clone(), options, Access::Write, counters);
+        Ok(Self { name: Name { url: url.clone(), fetcher: fetcher.map_err(fail)? }, store })
+    }
+
+    /// Looks at the object of this name; `None` if there is none.
+    ///
+    /// # Errors
+    /// The store cannot be reached or refuses.
+    pub fn state(&self) -> Result<Option<State>, Error> {
+        let reply = self.name.head().map_err(|reason| self.error(reason))?;
+        let state = State { len: reply.len().unwrap_or(0), etag: reply.etag() };
+        Ok((reply.status == 200).then_some(state))
+    }
+
+    /// How many of the first `len` bytes of the object of this name a new one can have without
+    /// being sent them: all of them, fewer or none, as the store allows. One request at most.
+    ///
+    /// # Errors
+    /// The store cannot be reached or refuses.
+    pub fn copied_len(&self, len: u64) -> Result<u64, Error> {
+        let copied = match self.store {
+            Store::S3 => Ok(s3::copied(len)),
+            Store::Google => google::copied(&self.name, len),
+            Store::Azure => azure::copied(&self.name, len),
+        };
+        copied.map_err(|reason| self.error(reason))
+    }
+
+    /// Writes the object. Returns its ETag.
+    ///
+    /// # Errors
+    /// [`Reason::Exists`] or [`Reason::Replaced`] if another object has the name,
+    /// [`Reason::Cancelled`], or whatever the store says. The object of this name is as it was, and
+    /// what was uploaded is given up; if that fails as well, the error says so.
+    pub fn put(
+        &self,
+        contents: &Contents<'_>,
+        replace: &Replace,
+        watch: &dyn Watch,
+    ) -> Result<Option<String>, Error> {
+        let len = contents.copied_len + contents.range.end - contents.range.start;
+        let done = match self.store {
+            Store::S3 => s3::put(&self.name, contents, replace, watch),
+            Store::Google => google::put(&self.name, contents, replace, watch).map(|()| None),
+            Store::Azure => azure::put(&self.name, contents, replace, watch),
+        };
+        let etag = done.map_err(|reason| self.error(reason))?;
+        // The store says what it has now.
+        match self.state()? {
+            Some(state) if state.len == len => Ok(etag.or(state.etag)),
+            found => {
+                let found = found.map_or(0, |state| state.len);
+                let what = format!("it took {len} bytes, and has an object of {found}");
+                Err(self.error(Reason::Answer(what)))
+            }
+        }
+    }
+
+    fn error(&self, reason: Reason) -> Error {
+        Error { url: self.name.url.to_string(), reason }
+    }
+}

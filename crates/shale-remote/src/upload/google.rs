@@ -1,0 +1,306 @@
+//! Objects of Google Cloud Storage.
+//!
+//! A short object is one request ("Multipart uploads" of the JSON API). A longer one is uploaded in
+//! a session, piece by piece ("Resumable uploads"). It appears with the last piece, if its MD5 is
+//! the one that the session began with, and if the name has the generation that it may have. The
+//! address of a session is a secret, and needs no signature.
+//!
+//! Bytes of the object that is replaced are not sent again: the store composes it and an object
+//! with what is new, which has a name of its own until then, and is removed.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::contents::{Contents, Replace, Watch};
+use super::name::Name;
+use super::parts::{mark, md5_of, read};
+use crate::error::Reason;
+use crate::fetch::Reply;
+use crate::http::Request;
+use crate::text;
+
+/// Objects up to this length are one request.
+const SINGLE_LEN_MAX: u64 = 8 << 20;
+/// Bytes of a piece. All but the last must be multiples of 256 KiB.
+const PIECE_LEN: u64 = 8 << 20;
+/// The name of the mark among the metadata of an object.
+const MARK: &str = "shale-upload";
+/// What the name of an object with what is new ends with.
+const ADDED: &str = "shale-append";
+const KIND: &str = "application/octet-stream";
+const JSON: &str = "application/json";
+const NONE: &str = "an answer without the address of the upload session";
+
+/// An object that is written: its name, which generation it may replace, and who writes it.
+struct Target<'a> {
+    key: &'a str,
+    /// The generation that the name must have; 0 for none. `None` if any will do.
+    generation: Option<&'a str>,
+    mark: &'a str,
+}
+
+/// How many of the first `len` bytes of an object the store can copy: all of it, or nothing.
+pub(super) fn copied(name: &Name, len: u64) -> Result<u64, Reason> {
+    Ok(if name.head()?.len() == Some(len) { len } else { 0 })
+}
+
+/// Writes an object.
+pub(super) fn put(
+    name: &Name,
+    contents: &Contents<'_>,
+    replace: &Replace,
+    watch: &dyn Watch,
+) -> Result<(), Reason> {
+    let mark = mark();
+    let generation = match replace {
+        Replace::Nothing => Some("0".to_owned()),
+        Replace::Anything => None,
+        Replace::Only(etag) => Some(generation_of(name, etag)?),
+    };
+    let generation = generation.as_deref();
+    let target = Target { key: &name.url.key, generation, mark: &mark };
+    if contents.copied_len > 0 {
+        return compose(name, contents, replace, &target, watch);
+    }
+    match upload(name, contents, &target, watch)? {
+        Some(_) => Ok(()),
+        None => name.lost(replace, &mark),
+    }
+}
+
+/// The generation of the object with this ETag.
+fn generation_of(name: &Name, etag: &str) -> Result<String, Reason> {
+    let head = name.head()?;
+    if head.header("etag") != Some(etag) {
+        return Err(Reason::Replaced);
+    }
+    let generation = head.header("x-goog-generation");
+    let generation = generation.filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
+    Ok(generation.ok_or_else(|| Reason::Answer("an object without generation".into()))?.to_owned())
+}
+
+/// Uploads the bytes of the file. Returns what the store says of the object; `None` if the name has
+/// another object now, or if the session is gone, perhaps because it ended.
+fn upload(
+    name: &Name,
+    contents: &Contents<'_>,
+    target: &Target<'_>,
+    watch: &dyn Watch,
+) -> Result<Option<Value>, Reason> {
+    if watch.is_cancelled() {
+        return Err(Reason::Cancelled);
+    }
+    if contents.range.end - contents.range.start <= SINGLE_LEN_MAX {
+        return upload_at_once(name, contents, target, watch);
+    }
+    let Some(session) = begin(name, contents, target)? else { return Ok(None) };
+    let done = send(name, contents, &session, watch);
+    if done.is_err() {
+        // A session that stays shows nothing, costs nothing, and ends after a week.
+        let make = |_| Ok(Request::to_session("DELETE", session.clone(), Vec::new()));
+        let _ = name.fetcher.call(&[200, 204, 404, 410, 499], &make);
+    }
+    done
+}
+
+/// Uploads in one request.
+fn upload_at_once(
+    name: &Name,
+    contents: &Contents<'_>,
+    target: &Target<'_>,
+    watch: &dyn Watch,
+) -> Result<Option<Value>, Reason> {
+    let url = address(name, target, "multipart");
+    // The mark is random, so no line of the contents can be that of a boundary.
+    let mark = target.mark;
+    let about = about(contents, target)?;
+    let reply = name.fetcher.call(&[200, 201, 412], &|_| {
+        let head = format!(
+            "--{mark}\r\ncontent-type: {JSON}\r\n\r\n{about}\r\n--{mark}\r\n\
+             content-type: {KIND}\r\n\r\n"
+        );
+        let mut body = head.into_bytes();
+        body.extend(read(contents.file, &contents.range)?);
+        body.extend(format!("\r\n--{mark}--\r\n").bytes());
+        let request = Request::new("POST", url.clone(), body);
+        Ok(request.header("content-type", format!("multipart/related; boundary={mark}")))
+    })?;
+    if reply.status == 412 {
+        return Ok(None);
+    }
+    watch.advance(contents.range.end - contents.range.start);
+    json_in(&reply)
+}
+
+/// Where an upload of a kind begins.
+fn address(name: &Name, target: &Target<'_>, kind: &str) -> String {
+    let mut url = format!(
+        "{}/upload/storage/v1/b/{}/o?uploadType={kind}&name={}",
+        name.fetcher.endpoint().unwrap_or_default(),
+        text::encode(name.url.place.as_bytes(), false),
+        text::encode(target.key.as_bytes(), false),
+    );
+    if let Some(generation) = target.generation {
+        url += &format!("&ifGenerationMatch={generation}");
+    }
+    url
+}
+
+/// What the store shall know of an object.
+fn about(contents: &Contents<'_>, target: &Target<'_>) -> Result<Value, Reason> {
+    let sum = md5_of(contents.file, &contents.range);
+    let sum = sum.map_err(|error| Reason::Local(error.to_string()))?;
+    Ok(json!({ "md5Hash": sum, "contentType": KIND, "metadata": { MARK: target.mark } }))
+}
+
+/// What the store says of an object.
+fn json_in(reply: &Reply) -> Result<Option<Value>, Reason> {
+    let about = serde_json::from_str(&reply.body);
+    about.map(Some).map_err(|_| Reason::Answer("no JSON".into()))
+}
+
+/// Begins an upload. Returns the address of its session; `None` if the name has another object.
+fn begin(
+    name: &Name,
+    contents: &Contents<'_>,
+    target: &Target<'_>,
+) -> Result<Option<String>, Reason> {
+    let url = address(name, target, "resumable");
+    let about = about(contents, target)?.to_string();
+    let len = contents.range.end - contents.range.start;
+    let reply = name.fetcher.call(&[200, 201, 412], &|_| {
+        Ok(Request::post(url.clone(), JSON, about.clone().into_bytes())
+            .header("x-upload-content-type", KIND)
+            .header("x-upload-content-length", len.to_string()))
+    })?;
+    if reply.status == 412 {
+        return Ok(None);
+    }
+    let session = reply.header("location").ok_or_else(|| Reason::Answer(NONE.into()))?;
+    Ok(Some(session.to_owned()))
+}
+
+/// Sends all pieces. Returns as [`upload`] does.
+fn send(
+    name: &Name,
+    contents: &Contents<'_>,
+    session: &str,
+    watch: &dyn Watch,
+) -> Result<Option<Value>, Reason> {
+    let Range { start, end } = contents.range;
+    let len = end - start;
+    let all = [200, 201, 308, 404, 410, 412];
+    let request = |range: &str, body| {
+        let request = Request::to_session("PUT", session.to_owned(), body);
+        request.header("content-range", format!("bytes {range}/{len}"))
+    };
+    let (mut at, mut failed) = (0, 0);
+    loop {
+        if watch.is_cancelled() {
+            return Err(Reason::Cancelled);
+        }
+        let to = len.min(at + PIECE_LEN);
+        let sent = name.fetcher.call_once(&all, &|_| {
+            let body = read(contents.file, &(start + at..start + to))?;
+            Ok(request(&format!("{at}-{}", to - 1), body))
+        });
+        let reply = match sent {
+            Ok(reply) => reply,
+            Err(failure) => {
+                name.fetcher.wait(failure, &mut failed)?;
+                // The store may have more than it could tell.
+                name.fetcher.call(&all, &|_| Ok(request("*", Vec::new())))?
+            }
+        };
+        match reply.status {
+            200 | 201 => {
+                watch.advance(len - at);
+                return json_in(&reply);
+            }
+            308 => {
+                let held = held(&reply).filter(|held| (at..len).contains(held));
+                let what = || Reason::Answer("it lost pieces that it had".into());
+                let held = held.ok_or_else(what)?;
+                if held > at {
+                    failed = 0;
+                    watch.advance(held - at);
+                    at = held;
+                }
+            }
+            _ => return Ok(None),
+        }
+    }
+}
+
+/// How many bytes a session has.
+fn held(reply: &Reply) -> Option<u64> {
+    match reply.header("range") {
+        None => Some(0),
+        Some(range) => Some(range.trim().strip_prefix("bytes=0-")?.parse::<u64>().ok()? + 1),
+    }
+}
+
+/// Makes an object of the one that is replaced, and of the bytes of the file.
+fn compose(
+    name: &Name,
+    contents: &Contents<'_>,
+    replace: &Replace,
+    target: &Target<'_>,
+    watch: &dyn Watch,
+) -> Result<(), Reason> {
+    let added = format!("{}.{}.{ADDED}", target.key, target.mark);
+    let for_added = Target { key: &added, generation: Some("0"), mark: target.mark };
+    let endpoint = name.fetcher.endpoint().unwrap_or_default();
+    let bucket = text::encode(name.url.place.as_bytes(), false);
+    let address = |key: &str| {
+        format!("{endpoint}/storage/v1/b/{bucket}/o/{}", text::encode(key.as_bytes(), false))
+    };
+    let done = upload(name, contents, &for_added, watch).and_then(|about| {
+        let gone = || Reason::Answer("the upload is gone; the store may have removed it".into());
+        let about = about.ok_or_else(gone)?;
+        let generation = about.get("generation").and_then(Value::as_str).ok_or_else(gone)?;
+        watch.advance(contents.copied_len);
+        if watch.is_cancelled() {
+            return Err(Reason::Cancelled);
+        }
+        // An emulator may ignore the conditions.
+        name.still_free(replace)?;
+        let old = target.generation.unwrap_or_default();
+        let body = json!({
+            "sourceObjects": [
+                { "name": target.key, "generation": old },
+                { "name": added, "generation": generation },
+            ],
+            "destination": { "contentType": KIND, "metadata": { MARK: target.mark } },
+        });
+        let url = format!("{}/compose?ifGenerationMatch={old}", address(target.key));
+        let body = body.to_string().into_bytes();
+        let mut failed = 0;
+        loop {
+            let request = || Request::post(url.clone(), JSON, body.clone());
+            match name.fetcher.call_once(&[200, 404, 412], &|_| Ok(request())) {
+                Ok(reply) if reply.status == 200 => return Ok(()),
+                Ok(_) => return name.lost(replace, target.mark),
+                Err(failure) => name.fetcher.wait(failure, &mut failed)?,
+            }
+            // It may have been done although the answer is missing.
+            if name.head()?.mark() == Some(target.mark) {
+                return Ok(());
+            }
+        }
+    });
+    let url = address(&added);
+    let removed = name
+        .fetcher
+        .call(&[200, 204, 404], &|_| Ok(Request::new("DELETE", url.clone(), Vec::new())));
+    let shown = format!("gs://{}/{added}", name.url.place);
+    match (done, removed) {
+        (Ok(()), Err(_)) => Err(Reason::Remains(shown)),
+        (Err(reason), Err(_)) => {
+            let what = format!("what was uploaded may still be in the store: remove {shown}");
+            Err(Reason::Left { reason: Box::new(reason), what })
+        }
+        (done, Ok(_)) => done,
+    }
+}
