@@ -29,7 +29,8 @@ if [ "$tier" = test ]; then
     setcap=libcap2-bin mmdebstrap diff=diffutils bsdtar=libarchive-tools python3 \
     mksquashfs=squashfs-tools zip unzip cpio setpriv=util-linux mkfs.ext4=e2fsprogs \
     dpkg-deb=dpkg compress=ncompress lzip brotli nginx=nginx-light skopeo umoci 7zz=7zip xorriso \
-    genisoimage mkfs.erofs=erofs-utils gcab cabextract curl rclone cadaver age findmnt=util-linux \
+    genisoimage mkfs.erofs=erofs-utils gcab cabextract curl rclone cadaver \
+    mount.davfs=davfs2 age findmnt=util-linux \
     tmux matchpathcon=selinux-utils mtree=mtree-netbsd || exit 1
 fi
 
@@ -144,17 +145,17 @@ export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))}
 if [ "$tier" = check ]; then
   stage "tests" unhung cargo test --no-fail-fast --workspace --tests -- --skip long::
 else
-  # It waits for packages most of the time.
+  # They wait for packages most of the time.
   beside s3 scripts/test-s3.sh
-  # The output of tests that pass is shown for the reasons of those that were skipped.
   beside stores scripts/test-stores.sh
+  # The output of tests that pass is shown for the reasons of those that were skipped.
   stage "tests" unhung cargo test --no-fail-fast --workspace --tests -- --show-output
   stage "examples" cargo test --no-fail-fast --workspace --doc
   stage "python" scripts/test-python.sh
   wait
   stage "s3" ended s3
-  stage "demo" demo_nasty
   stage "stores" ended stores
+  stage "demo" demo_nasty
 fi
 
 printf '\n=== summary\n'

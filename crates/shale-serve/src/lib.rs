@@ -10,6 +10,7 @@ mod encoding; // names in URLs, HTML and XML; dates
 mod access; // who may ask
 mod site; // paths to trees and files
 mod page; // directories for browsers
+mod asked; // properties that file managers ask for
 mod dav; // directories for file managers
 mod route; // from a request to who answers it
 mod server; // connections

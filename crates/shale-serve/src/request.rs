@@ -9,7 +9,7 @@ use crate::encoding::decode;
 const HEAD_LEN_MAX: usize = 16 << 10;
 /// Header lines of a request.
 const HEADER_COUNT_MAX: usize = 64;
-/// Bytes of a body that are read and ignored; a longer one ends the connection.
+/// Bytes of a body that are read; a longer one ends the connection.
 const BODY_LEN_MAX: u64 = 64 << 10;
 
 /// A request.
@@ -20,6 +20,7 @@ pub(crate) struct Request {
     pub(crate) path: Vec<u8>,
     pub(crate) query: String,
     headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
     /// The client understands answers in chunks.
     pub(crate) is_http_1_1: bool,
     /// The connection may serve another request.
@@ -47,7 +48,7 @@ impl Request {
                         return Ok(Incoming::Bad(400));
                     };
                     rest.drain(..len);
-                    return request.without_body(stream, rest);
+                    return request.with_body(stream, rest);
                 }
                 Ok(httparse::Status::Partial) if rest.len() >= HEAD_LEN_MAX => {
                     return Ok(Incoming::Bad(431));
@@ -81,6 +82,7 @@ impl Request {
             path: decode(path),
             query: query.to_owned(),
             headers: headers.collect(),
+            body: Vec::new(),
             is_http_1_1: parsed.version? == 1,
             keeps_alive: false,
         };
@@ -89,8 +91,8 @@ impl Request {
         (request.path.starts_with(b"/") && !request.path.contains(&0)).then_some(request)
     }
 
-    /// Skips the body, which no method here has a use for.
-    fn without_body(mut self, stream: &mut impl Read, rest: &mut Vec<u8>) -> io::Result<Incoming> {
+    /// Reads the body.
+    fn with_body(mut self, stream: &mut impl Read, rest: &mut Vec<u8>) -> io::Result<Incoming> {
         if self.header("transfer-encoding").is_some() {
             // Not worth a second parser: the answer is the last one of its connection.
             self.keeps_alive = false;
@@ -103,9 +105,12 @@ impl Request {
             Some(Err(_)) => return Ok(Incoming::Bad(400)),
         };
         let here = (rest.len() as u64).min(len);
-        rest.drain(..here as usize);
-        io::copy(&mut stream.take(len - here), &mut io::sink())?;
-        Ok(Incoming::Request(self))
+        self.body = rest.drain(..here as usize).collect();
+        let missing = len - here;
+        match stream.take(missing).read_to_end(&mut self.body)? as u64 {
+            read if read < missing => Ok(Incoming::Closed),
+            _ => Ok(Incoming::Request(self)),
+        }
     }
 
     /// The value of a header, whose name is in lower case.
@@ -187,5 +192,8 @@ mod tests {
         assert_eq!(read(&[b"GET /", &[b'a'; 20_000][..]].concat()).unwrap_err(), 431);
         assert_eq!(read(b"PUT / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n").unwrap_err(), 413);
         assert_eq!(read(b"").unwrap_err(), 0);
+        let request = read(b"PROPFIND / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc").unwrap();
+        assert_eq!(request.body, b"abc");
+        assert_eq!(read(b"PUT / HTTP/1.1\r\nContent-Length: 3\r\n\r\nab").unwrap_err(), 0);
     }
 }

@@ -231,3 +231,83 @@ fn file_managers_see_the_tree_over_webdav() {
         assert!(fs::read(stage.path("got.txt")).unwrap() == text());
     }
 }
+
+#[test]
+fn a_list_of_properties_has_what_was_asked_for() {
+    let stage = Stage::new();
+    if !has("curl") {
+        return;
+    }
+    let server = Server::new(&stage, &["image.shale"]);
+    let ask = |path: &str, body: &str| {
+        let words = ["-X", "PROPFIND", "-H", "Depth: 0", "--data", body, &server.at(path)];
+        String::from_utf8(curl(&stage, &words)).unwrap()
+    };
+    let body = "<propfind xmlns=\"DAV:\"><prop><getcontentlength/><owner xmlns=\"urn:x\"/></prop>\
+                </propfind>";
+    let list = ask("docs/text.txt", body);
+    let len = text().len();
+    let found = format!(
+        "<D:prop><D:getcontentlength>{len}</D:getcontentlength></D:prop><D:status>HTTP/1.1 200 OK"
+    );
+    let absent = "<D:prop><owner xmlns=\"urn:x\"></owner></D:prop><D:status>HTTP/1.1 404 Not Found";
+    assert!(list.contains(&found) && list.contains(absent), "{list}");
+    assert!(!list.contains("getetag"), "{list}");
+    let names = ask("docs/text.txt", "<propfind xmlns=\"DAV:\"><propname/></propfind>");
+    assert!(names.contains("<D:getetag/>"), "{names}");
+    assert!(ask("docs", "").contains("<D:collection/>"));
+    let bad = ["-X", "PROPFIND", "-H", "Depth: 0", "--data", "<foo>", &server.url];
+    assert_eq!(status(&stage, &bad), "400");
+}
+
+mod long {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::mount::Point;
+    use crate::stage::is_root;
+
+    #[test]
+    fn a_mount_with_davfs2_is_the_tree() {
+        let stage = Stage::new();
+        if !is_root() {
+            println!("skipped: mounting with davfs2 needs root");
+            return;
+        }
+        if !has("/sbin/mount.davfs") {
+            return;
+        }
+        // What cannot be in a path of this program.
+        fs::remove_file(stage.path("source").join(OsStr::from_bytes(ODD_NAME))).unwrap();
+        let tool = stage.path("source/docs/tool with space+ä");
+        fs::write(&tool, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+        stage.run(0, &["create", "-q", "--force", "source", "-o", "image.shale"]);
+        let server = Server::new(&stage, &["image.shale"]);
+        // It works as a user of its own, and keeps files there.
+        let cache = tempfile::tempdir().unwrap();
+        fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        // By default davfs2 1.6.1 refuses what Linux asks for when it reads a directory.
+        let cache_dir = cache.path().display();
+        let conf = format!("cache_dir {cache_dir}\nask_auth 0\nbuf_size 256\n");
+        fs::write(stage.path("davfs.conf"), conf).unwrap();
+        let Some(point) = Point::new(&stage) else { return };
+        let conf = format!("ro,conf={}", stage.path("davfs.conf").display());
+        expect(0, stage.other("mount", &["-t", "davfs", "-o", &conf, &server.url, "mnt"]));
+        expect(0, stage.other("diff", &["-r", "source/docs", "mnt/docs"]));
+        assert!(fs::read(stage.path("mnt/link")).unwrap() == text());
+        let mode = |path: &str| {
+            fs::metadata(stage.path("mnt/docs").join(path)).unwrap().permissions().mode() & 0o777
+        };
+        assert_eq!((mode("tool with space+ä"), mode("text.txt")), (0o755, 0o644));
+        let time = |path: &str| {
+            let time = fs::metadata(stage.path(path)).unwrap().modified().unwrap();
+            time.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
+        };
+        assert_eq!(time("mnt/docs/text.txt"), time("source/docs/text.txt"));
+        assert!(fs::write(stage.path("mnt/new"), "").is_err());
+        // Returns when davfs2 has ended.
+        expect(0, stage.other("umount", &["mnt"]));
+        assert!(!point.is_mounted());
+    }
+}
