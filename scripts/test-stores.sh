@@ -143,9 +143,9 @@ meanwhile() {
 }
 control() { curl --silent --fail --noproxy '*' "${between%/reader}/-/$1"; }
 
-# ended SIGNAL: the command gets a signal while a piece is on its way, and leaves nothing.
+# ended SIGNAL CODE: the command gets a signal while a piece is on its way, ends with a code, and leaves no object.
 ended() {
-  local status=0 pid before
+  local status=0 pid before expected=$2
   before=$(names)
   control stall
   case $store in
@@ -158,8 +158,8 @@ ended() {
   control stalled || fail "SIG$1: no piece was sent"
   kill -s "$1" "$pid"
   control go
-  wait "$pid" || status=$?
-  [ "$status" -eq 130 ] || fail "SIG$1: exit code $status: $(cat "$work/out")"
+  wait "$pid" 2> /dev/null || status=$?
+  [ "$status" -eq "$expected" ] || fail "SIG$1: exit code $status: $(cat "$work/out")"
   [ "$(names)" = "$before" ] || fail "SIG$1 left $(names)"
 }
 
@@ -277,8 +277,12 @@ print(generate_account_sas('reader', '$key', ResourceTypes(object=True), Account
   after=$(printf '%s\n' "$before" flaky lost-short lost-long taken-short replaced | sort)
   [ "$(names | grep -vx taken-tree | sort)" = "$after" ] ||
     fail "these objects are there: $(names), and not: $after"
-  ended INT
-  ended TERM
+  ended INT 130
+  ended TERM 130
+  ended KILL 137
+  # What a killed upload left is in the way of no other.
+  expect "an upload after one that was killed" 0 verified near create "$work/tree" -o "$store://bucket/ended"
+  expect "and the object" 0 "" same_tree "$store://bucket/ended"
   [ -z "$(ls -A "$TMPDIR")" ] || fail "temporary files stay: $(ls -A "$TMPDIR")"
 }
 

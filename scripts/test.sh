@@ -30,7 +30,7 @@ if [ "$tier" = test ]; then
     mksquashfs=squashfs-tools zip unzip cpio setpriv=util-linux mkfs.ext4=e2fsprogs \
     dpkg-deb=dpkg compress=ncompress lzip brotli nginx=nginx-light skopeo umoci 7zz=7zip xorriso \
     genisoimage mkfs.erofs=erofs-utils gcab cabextract curl rclone cadaver \
-    mount.davfs=davfs2 age findmnt=util-linux \
+    mount.davfs=davfs2 openssl node=nodejs npm age findmnt=util-linux \
     tmux matchpathcon=selinux-utils mtree=mtree-netbsd || exit 1
 fi
 
