@@ -24,6 +24,8 @@ use crate::text;
 const SINGLE_LEN_MAX: u64 = 8 << 20;
 /// Bytes of a piece. All but the last must be multiples of 256 KiB.
 const PIECE_LEN: u64 = 8 << 20;
+/// How often in a row a piece may be sent of which the store keeps nothing.
+const STALLED_MAX: u32 = 10;
 /// The name of the mark among the metadata of an object.
 const MARK: &str = "shale-upload";
 /// What the name of an object with what is new ends with.
@@ -195,7 +197,7 @@ fn send(
         let request = Request::to_session("PUT", session.to_owned(), body);
         request.header("content-range", format!("bytes {range}/{len}"))
     };
-    let (mut at, mut failed) = (0, 0);
+    let (mut at, mut failed, mut stalled) = (0, 0, 0);
     loop {
         if watch.is_cancelled() {
             return Err(Reason::Cancelled);
@@ -223,9 +225,14 @@ fn send(
                 let what = || Reason::Answer("it lost pieces that it had".into());
                 let held = held.ok_or_else(what)?;
                 if held > at {
-                    failed = 0;
+                    (failed, stalled) = (0, 0);
                     watch.advance(held - at);
                     at = held;
+                } else {
+                    stalled += 1;
+                }
+                if stalled > STALLED_MAX {
+                    return Err(Reason::Answer("it takes no more bytes".into()));
                 }
             }
             _ => return Ok(None),
