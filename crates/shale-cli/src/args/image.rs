@@ -55,7 +55,7 @@ pub struct Report {
     #[command(flatten)]
     pub image: ImageArgs,
     /// The page to write; `-` is standard output.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = local_path())]
     pub output: PathBuf,
     /// Replace an existing page.
     #[arg(short, long)]

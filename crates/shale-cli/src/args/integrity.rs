@@ -70,7 +70,7 @@ pub struct Sign {
     #[arg(short, long)]
     pub key: PathBuf,
     /// The signature file to write (default: IMAGE.sig).
-    #[arg(short, long, conflicts_with = "embed")]
+    #[arg(short, long, conflicts_with = "embed", value_parser = local_path())]
     pub output: Option<PathBuf>,
     /// Append the signature to the image itself; its contents and identity do not change.
     #[arg(long)]

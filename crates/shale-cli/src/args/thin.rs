@@ -33,6 +33,7 @@ pub struct BaseArgs {
       shale patch v1.shale v1-v2.delta -o v2.shale         on each machine that has v1.shale")]
 pub struct Delta {
     /// The image that the machines have.
+    #[arg(value_parser = local_path())]
     pub old: PathBuf,
     /// What they get: an image, or anything else that `create` takes. All of it is read.
     #[arg(required = true, value_name = "NEW[=/PREFIX]")]
@@ -58,6 +59,7 @@ pub struct Delta {
       shale patch root.shale v1-v2.delta               add the new snapshot to root.shale itself")]
 pub struct Patch {
     /// The image that the delta was made for.
+    #[arg(value_parser = local_path())]
     pub old: PathBuf,
     /// The delta.
     #[arg(value_parser = local_path())]
@@ -95,7 +97,7 @@ pub struct Split {
     pub size: u64,
     /// The directory of the parts, or the beginning of their names (default: the path of the
     /// image).
-    #[arg(short, long, value_name = "DIR|PREFIX")]
+    #[arg(short, long, value_name = "DIR|PREFIX", value_parser = local_path())]
     pub output: Option<PathBuf>,
     /// Replace existing parts.
     #[arg(short, long)]

@@ -118,6 +118,13 @@ fn a_file_url_names_a_file_also_where_one_is_written() {
     let copy = format!("file://localhost{}/copy.shale", folder.display());
     stage.run(0, &["compact", "-q", &url, "-o", &copy]);
     assert!(stage.path("copy.shale").is_file());
+    let at = |name: &str| format!("file://{}/{name}", folder.display());
+    stage.run(0, &["report", &url, "-o", &at("page.html")]);
+    stage.run(0, &["split", &url, "--size", "128K", "-o", &at("part")]);
+    stage.run(0, &["delta", &copy, "source", "-o", &at("update")]);
+    stage.run(0, &["patch", &copy, &at("update")]);
+    assert!(stage.path("page.html").is_file());
+    assert!(!stage.path("file:").exists());
     stage.fails(2, &["ls", "file://host/x"], &["absolute path"]);
 }
 
