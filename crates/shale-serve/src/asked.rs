@@ -7,6 +7,10 @@ pub(crate) const DAV: &str = "DAV:";
 /// The namespace of the property `executable`, which Apache has and davfs2 asks for.
 pub(crate) const APACHE: &str = "http://apache.org/dav/props/";
 
+/// Bytes of all names together, with their namespaces. The answer repeats them for each file, and a
+/// short body can name a long namespace thousands of times.
+const NAMES_LEN_MAX: usize = 64 << 10;
+
 /// The name of a property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Property {
@@ -25,7 +29,8 @@ pub(crate) enum Asked {
     Only(Vec<Property>),
 }
 
-/// Reads the body of a request. `None` if it is not what the specification says.
+/// Reads the body of a request. `None` if it is not what the specification says, or asks for too
+/// much.
 pub(crate) fn asked(body: &[u8]) -> Option<Asked> {
     let text = str::from_utf8(body).ok()?;
     if text.trim().is_empty() {
@@ -53,7 +58,13 @@ pub(crate) fn asked(body: &[u8]) -> Option<Asked> {
         name: node.tag_name().name().to_owned(),
     };
     let named = child("prop")?.children().filter(Node::is_element);
-    Some(Asked::Only(named.map(property).collect()))
+    let mut room = NAMES_LEN_MAX;
+    let mut properties = Vec::new();
+    for property in named.map(property) {
+        room = room.checked_sub(property.namespace.len() + property.name.len())?;
+        properties.push(property);
+    }
+    Some(Asked::Only(properties))
 }
 
 #[cfg(test)]
@@ -94,5 +105,26 @@ mod tests {
             assert_eq!(asked(body.as_bytes()), None, "{body}");
         }
         assert_eq!(asked(b"<D:propfind xmlns:D='DAV:'>\xff</D:propfind>"), None);
+    }
+
+    #[test]
+    fn a_body_asks_for_no_more_than_an_answer_can_repeat() {
+        let body = |count| {
+            let (space, names) = ("x".repeat(1000), "<n:a/>".repeat(count));
+            format!("<propfind xmlns='DAV:' xmlns:n='{space}'><prop>{names}</prop></propfind>")
+        };
+        assert!(
+            matches!(asked(body(60).as_bytes()), Some(Asked::Only(found)) if found.len() == 60)
+        );
+        assert_eq!(asked(body(70).as_bytes()), None);
+        // As deep as a body can be.
+        let deep = format!("<propfind xmlns='DAV:'><prop>{}", "<a>".repeat(20_000));
+        assert_eq!(asked(deep.as_bytes()), None);
+        let closed = "</a>".repeat(9_000);
+        let deep = format!(
+            "<propfind xmlns='DAV:'><prop>{}{closed}</prop></propfind>",
+            "<a>".repeat(9_000)
+        );
+        assert!(matches!(asked(deep.as_bytes()), Some(Asked::Only(found)) if found.len() == 1));
     }
 }
