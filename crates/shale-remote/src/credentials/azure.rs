@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use ring::hmac::{HMAC_SHA256, Key, sign as hmac};
 
 use super::environment::{read_file, variable};
-use super::google::token_in;
+use super::google::{refusal_in, token_in};
 use super::keep::Keep;
 use crate::error::Reason;
 use crate::http::{Client, Request};
@@ -155,7 +155,7 @@ impl Azure {
         let status = answer.status();
         let answer = answer.text();
         token_in(&answer).ok_or_else(|| {
-            let why = text::one_line(&answer);
+            let why = refusal_in(&answer);
             Reason::Credentials(format!("no token for Azure (status {status}): {why}"))
         })
     }

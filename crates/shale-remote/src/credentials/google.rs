@@ -117,7 +117,7 @@ impl Google {
         let status = answer.status();
         let answer = answer.text();
         token_in(&answer)
-            .ok_or_else(|| bad(&format!("no token (status {status}): {}", text::one_line(&answer))))
+            .ok_or_else(|| bad(&format!("no token (status {status}): {}", refusal_in(&answer))))
     }
 }
 
@@ -131,6 +131,14 @@ pub(super) fn token_in(json: &str) -> Option<(String, Option<Duration>)> {
         value => value.as_u64(),
     });
     Some((token, Some(Duration::from_secs(seconds.unwrap_or(600)))))
+}
+
+/// Why there is no token in an answer. Nothing else of it is shown: it may hold a piece of one.
+pub(super) fn refusal_in(json: &str) -> String {
+    let json: Value = serde_json::from_str(json).unwrap_or_default();
+    let field = |name: &str| json.get(name).and_then(Value::as_str);
+    let why = field("error_description").or_else(|| field("error"));
+    text::one_line(why.unwrap_or("no reason given"))
 }
 
 /// The statement of a service account that it is itself, signed (RFC 7523).
@@ -154,4 +162,19 @@ fn from_machine() -> Option<(String, Option<Duration>)> {
     let url = format!("http://{host}/computeMetadata/v1/instance/service-accounts/default/token");
     let answer = Client::near().send(&Request::get(url).header("metadata-flavor", "Google"), 0);
     token_in(&answer.ok()?.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_shows_its_reason_and_no_token() {
+        let refused = r#"{"error": "invalid_grant", "error_description": "Account\nnot found"}"#;
+        assert_eq!(refusal_in(refused), "Account not found");
+        assert_eq!(refusal_in(r#"{"error": "invalid_grant"}"#), "invalid_grant");
+        for cut in [r#"{"access_token": "secret"#, r#"{"access_token": ["secret"]}"#] {
+            assert!(token_in(cut).is_none() && !refusal_in(cut).contains("secret"));
+        }
+    }
 }
