@@ -315,7 +315,8 @@ impl Fetcher {
         }
         let headers = answer.headers().clone();
         let is_head = request.method == "HEAD";
-        let body = if is_head { String::new() } else { answer.text_of(REPLY_LEN_MAX) };
+        let body = if is_head { Ok(String::new()) } else { answer.whole_text(REPLY_LEN_MAX) };
+        let body = body.map_err(|error| self.client.reason(ureq::Error::from(error)))?;
         Ok(Reply { status, headers, body })
     }
 

@@ -3,7 +3,7 @@
 //! Certificates are checked against those that the system trusts, and against Mozilla's list where
 //! the system has none. Proxies are those of the environment. Nothing is tried again here.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::time::Duration;
 
 use ureq::http;
@@ -79,16 +79,20 @@ impl Answer {
 
     /// The body of an answer that is short. Bytes that are not UTF-8 are replaced.
     pub(crate) fn text(self) -> String {
-        self.text_of(SMALL_ANSWER_LEN_MAX)
+        let mut bytes = Vec::new();
+        // What arrived before an error is good enough for a message, and no JSON.
+        let _ = self.reader(SMALL_ANSWER_LEN_MAX).read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// As [`Answer::text`], of at most `len_max` bytes.
-    pub(crate) fn text_of(self, len_max: u64) -> String {
+    /// The whole body, of at most `len_max` bytes. Bytes that are not UTF-8 are replaced.
+    ///
+    /// # Errors
+    /// The connection broke, or the body is longer.
+    pub(crate) fn whole_text(self, len_max: u64) -> io::Result<String> {
         let mut bytes = Vec::new();
-        let mut reader = self.reader(len_max);
-        // What arrived before an error is good enough for a message, and no JSON.
-        let _ = reader.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
+        self.reader(len_max).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
