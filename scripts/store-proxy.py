@@ -8,6 +8,7 @@ The file FOLDER/mode says what happens to the next request that it is about; the
   flaky      a piece is answered with status 503, once
   stall      a piece waits for `go`
   lost       the last request of an upload reaches the server, its answer does not come back
+  lost-new   the same for what is new of an append, which Google's store has as an object of its own
   taken      another object gets the name just before the last request of an upload
   replaced   another object gets the name before what is new of an append is sent
 Requests for URL/-/WORD are for the proxy itself. A wait of more than a minute fails:
@@ -46,11 +47,16 @@ def put_theirs(key):
         client = storage.Client(project="p", credentials=AnonymousCredentials(), client_options=where)
         client.bucket("bucket").blob(key).upload_from_string(THEIRS)
     else:
-        from azure.storage.blob import BlobServiceClient
+        from azure.storage.blob import BlobBlock, BlobServiceClient
 
         text = (folder / "connection").read_text()
         client = BlobServiceClient.from_connection_string(text, api_version="2023-11-03")
-        client.get_blob_client("bucket", key).upload_blob(THEIRS, overwrite=True)
+        blob = client.get_blob_client("bucket", key)
+        # A list of blocks drops all others of the name; Azurite knows that of no other request. All IDs of a name are
+        # of one length.
+        block = "theirs".ljust(32)
+        blob.stage_block(block, THEIRS)
+        blob.commit_block_list([BlobBlock(block_id=block)])
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
@@ -102,7 +108,8 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         if is_piece and span and found.status < 400:
             # An upload that ended is asked about at the server.
             arrived[self.path] = int(span[2]) + 1 if int(span[2]) + 1 < int(span[3]) else -1
-        if what == "lost" and is_last:
+        is_new = store == "gs" and is_end and "shale-append" in self.path
+        if (what == "lost" and is_last) or (what == "lost-new" and is_new):
             mode.unlink()
             self.close_connection = True
             return

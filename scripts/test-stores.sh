@@ -137,7 +137,9 @@ content() {
   esac
 }
 
+# meanwhile MODE KEY: what the proxy does next. What it was told before has to have happened.
 meanwhile() {
+  [ ! -e "$proxy/mode" ] || fail "this did not happen: $(cat "$proxy/mode")"
   printf %s "$2" > "$proxy/key"
   printf %s "$1" > "$proxy/mode"
 }
@@ -208,6 +210,7 @@ test_store() {
   expect "the old tree is in it" 0 "still more" near ls --snapshot '#1' "$long"
   expect "a file of it" 0 50000 near cat "$long" numbers
   expect "nothing is appended to nothing" 1 "status 404" near append "$store://bucket/none" "$work/tree"
+  expect "a name that programs resolve" 1 "choose another name" near create "$work/tree" -o "$store://bucket/a/../x"
   expect "no bucket" 1 "status 404" near create "$work/tree" -o "$store://no-such-bucket/x"
   expect "nobody may write without credentials" 1 "credentials" \
     "$shale" --endpoint "$endpoint" create "$work/tree" -o "$new"
@@ -256,6 +259,16 @@ print(generate_account_sas('reader', '$key', ResourceTypes(object=True), Account
   meanwhile lost ""
   expect "a lost answer to an append" 0 "snapshot #1" through append "$store://bucket/lost-long" "$work/tree"
   expect "and the object" 0 "" same_tree "$store://bucket/lost-long"
+  case $store in gs)
+    # What is new is one piece, then several.
+    for size in 1000 9000000; do
+      head -c "$size" /dev/urandom > "$work/tree/last"
+      meanwhile lost-new ""
+      expect "a lost answer to what is new ($size)" 0 "snapshot #" \
+        through append "$store://bucket/lost-long" "$work/tree"
+      expect "and the object" 0 "" same_tree "$store://bucket/lost-long"
+    done
+  esac
   for length in short tree; do
     # The packaged version, 1.54, forgets the condition of an upload in pieces. Version 1.56 keeps it.
     [ "$store$length" != gstree ] || [ -n "${FAKE_GCS_SERVER:-}" ] || continue
@@ -264,6 +277,13 @@ print(generate_account_sas('reader', '$key', ResourceTypes(object=True), Account
       through create "$work/$length" -o "$store://bucket/taken-$length"
     expect "and stays" 0 "of somebody else" content "taken-$length"
   done
+  case $store in az)
+    # The end of any upload drops the blocks of the others.
+    meanwhile taken taken-tree
+    expect "another upload ended first" 1 "another upload of this name may have ended" \
+      through create "$work/tree" -o az://bucket/taken-tree --force
+    expect "and its object stays" 0 "of somebody else" content taken-tree
+  esac
   near create -q "$work/tree" -o "$store://bucket/replaced"
   seq 1 2000 > "$work/tree/last"
   meanwhile replaced replaced

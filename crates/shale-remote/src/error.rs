@@ -105,6 +105,17 @@ pub enum Reason {
     /// Objects cannot be written there.
     #[error("only s3://, gs:// and az:// can be written to")]
     NotWritable,
+    /// The store has not made an object of what was uploaded, and the name has no other one.
+    #[error(
+        "the store made no object of what was uploaded (status {status}{detail}); another upload \
+         of this name may have ended meanwhile, try again"
+    )]
+    Gone {
+        /// Status of the answer.
+        status: u16,
+        /// What the store said.
+        detail: String,
+    },
     /// The caller gave up.
     #[error("cancelled; nothing was written")]
     Cancelled,
@@ -162,7 +173,7 @@ impl Reason {
             Reason::Replaced => io::ErrorKind::StaleNetworkFileHandle,
             Reason::NotWritable => io::ErrorKind::Unsupported,
             Reason::Cancelled => io::ErrorKind::Interrupted,
-            Reason::Local(_) | Reason::Remains(_) => io::ErrorKind::Other,
+            Reason::Local(_) | Reason::Remains(_) | Reason::Gone { .. } => io::ErrorKind::Other,
             Reason::Left { reason, .. } => reason.io_kind(),
             Reason::End { .. } => io::ErrorKind::UnexpectedEof,
             Reason::Url(_) => io::ErrorKind::InvalidInput,

@@ -144,6 +144,11 @@ impl Reply {
         MARKS.iter().find_map(|name| self.header(name))
     }
 
+    /// What the store says of an error, as the end of a message.
+    pub(crate) fn detail(&self) -> String {
+        detail(&self.body, self.header("x-ms-error-code").unwrap_or_default())
+    }
+
     /// Length of the object, in an answer to HEAD.
     pub(crate) fn len(&self) -> Option<u64> {
         self.header("content-length")?.parse().ok()
@@ -412,14 +417,7 @@ impl Fetcher {
         let named = answer.header("x-ms-error-code").map(str::to_owned).unwrap_or_default();
         let body = if is_error_text { answer.text() } else { String::new() };
         let code = text::xml_field(&body, "Code").unwrap_or(&named);
-        let in_json = json_message(&body).unwrap_or_default();
-        let message = text::xml_field(&body, "Message").unwrap_or_default();
-        let detail = match (code, message) {
-            ("", "") if !in_json.is_empty() => text::one_line(&format!(": {in_json}")),
-            ("", _) => String::new(),
-            (code, "") => text::one_line(&format!(": {code}")),
-            (code, message) => text::one_line(&format!(": {code}, {message}")),
-        };
+        let detail = detail(&body, &named);
         let moved = region.as_deref().or_else(|| text::xml_field(&body, "Region"));
         let has_moved = matches!(status, 301 | 307 | 400 | 403)
             && moved.is_some_and(|region| self.signer.moved_to(region));
@@ -445,6 +443,20 @@ impl Fetcher {
         };
         let is_corrected = has_moved || (is_denied && self.signer.refused());
         Failure { reason, pause, is_corrected }
+    }
+}
+
+/// What the body of an error says, as the end of a message: its code, or `named` if the body has
+/// none, and its text.
+fn detail(body: &str, named: &str) -> String {
+    let code = text::xml_field(body, "Code").unwrap_or(named);
+    let in_json = json_message(body).unwrap_or_default();
+    let message = text::xml_field(body, "Message").unwrap_or_default();
+    match (code, message) {
+        ("", "") if !in_json.is_empty() => text::one_line(&format!(": {in_json}")),
+        ("", _) => String::new(),
+        (code, "") => text::one_line(&format!(": {code}")),
+        (code, message) => text::one_line(&format!(": {code}, {message}")),
     }
 }
 

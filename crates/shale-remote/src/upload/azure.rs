@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use super::contents::{Contents, Replace, Watch};
 use super::name::Name;
-use super::parts::{cut, mark, md5, random, read, send_all};
+use super::parts::{cut, md5, random, read, send_all};
 use crate::error::Reason;
 use crate::fetch::{MARKS, Reply};
 use crate::http::Request;
@@ -23,10 +23,11 @@ const BLOCKS_MAX: u64 = 50_000;
 const ADDED_MAX: u64 = 10_000;
 /// Bytes of the ID of a block. All blocks of a blob must have IDs of one length, of 1 to 64 bytes.
 const ID_LEN: usize = 32;
+/// The longest ID that the store takes.
+const ID_LEN_MAX: usize = 64;
 /// IDs that are shorter leave no room for ours beside those of others.
 const ID_LEN_MIN: usize = 4;
 const MARK: &str = MARKS[2];
-const GONE: &str = "the uploaded blocks are gone: another upload of this name ended meanwhile";
 
 /// The blocks of a blob.
 #[derive(Default)]
@@ -40,12 +41,13 @@ struct Blocks {
 impl Blocks {
     /// How many blocks begin a blob of `len` bytes, and how long they are together.
     fn within(&self, len: u64) -> (usize, u64) {
-        let mut total = 0;
+        let mut total = 0u64;
         for (count, (_, block_len)) in self.committed.iter().enumerate() {
-            if total + block_len > len {
+            let with_it = total.saturating_add(*block_len);
+            if with_it > len {
                 return (count, total);
             }
-            total += block_len;
+            total = with_it;
         }
         (self.committed.len(), total)
     }
@@ -72,6 +74,7 @@ pub(super) fn put(
     name: &Name,
     contents: &Contents<'_>,
     replace: &Replace,
+    mark: &str,
     watch: &dyn Watch,
 ) -> Result<Option<String>, Reason> {
     let blocks = blocks_of(name)?;
@@ -96,7 +99,7 @@ pub(super) fn put(
     if watch.is_cancelled() {
         return Err(Reason::Cancelled);
     }
-    commit(name, kept, &ids, replace)
+    commit(name, kept, &ids, replace, mark)
 }
 
 /// Makes a blob of blocks that it has and of new ones.
@@ -105,46 +108,40 @@ fn commit(
     kept: &[(String, u64)],
     added: &[String],
     replace: &Replace,
+    mark: &str,
 ) -> Result<Option<String>, Reason> {
     let kept = kept.iter().map(|(id, _)| format!("<Committed>{id}</Committed>"));
     // They are found also if this request is sent again because its answer was lost.
     let added = added.iter().map(|id| format!("<Latest>{id}</Latest>"));
     let list: String = kept.chain(added).collect();
     let list = format!("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>{list}</BlockList>");
-    let mark = mark();
     let reply = name.fetcher.call(&[201, 400, 409, 412], &|url| {
         let body = list.clone().into_bytes();
-        let request = Request::new("PUT", url + "?comp=blocklist", body)
+        let mut request = Request::new("PUT", url + "?comp=blocklist", body)
             .header("content-md5", md5(list.as_bytes()))
             .header("content-type", "application/xml")
             .header("x-ms-blob-content-type", "application/octet-stream")
-            .header(MARK, mark.clone());
-        Ok(match replace {
-            Replace::Nothing => request.header("if-none-match", "*"),
-            Replace::Only(etag) => request.header("if-match", etag.clone()),
-            Replace::Anything => request,
-        })
+            .header(MARK, mark);
+        request.headers.extend(replace.condition());
+        Ok(request)
     })?;
     if reply.status == 201 {
         return Ok(reply.etag());
     }
     match code(&reply) {
-        // The name has another blob, or the blob of this upload, whose first answer was lost.
-        "ConditionNotMet" | "TargetConditionNotMet" | "BlobAlreadyExists" => {
-            name.lost(replace, &mark).map(|()| None)
+        // The name has another blob, or the blob of this upload, whose first answer was lost. The
+        // end of any upload of a name drops the blocks of all others.
+        "ConditionNotMet" | "TargetConditionNotMet" | "BlobAlreadyExists" | "InvalidBlockList" => {
+            name.lost(replace, mark, &reply).map(|()| None)
         }
-        "InvalidBlockList" => Err(Reason::Answer(GONE.into())),
-        code => Err(Reason::Server {
-            status: reply.status,
-            detail: text::one_line(&format!(": {code}")),
-        }),
+        _ => Err(Reason::Server { status: reply.status, detail: reply.detail() }),
     }
 }
 
 /// The name of an error.
 fn code(reply: &Reply) -> &str {
     let named = || reply.header("x-ms-error-code");
-    text::xml_field(&reply.body, "Code").or_else(named).unwrap_or("no reason given")
+    text::xml_field(&reply.body, "Code").or_else(named).unwrap_or_default()
 }
 
 /// The blocks that a name has; none, if it is free.
@@ -155,10 +152,12 @@ fn blocks_of(name: &Name) -> Result<Blocks, Reason> {
     if reply.status == 404 {
         return Ok(Blocks::default());
     }
-    blocks_in(&reply.body).ok_or_else(|| Reason::Answer("a list of blocks that is cut off".into()))
+    blocks_in(&reply.body)
+        .ok_or_else(|| Reason::Answer("a list of blocks that is not valid".into()))
 }
 
-/// Reads a list of blocks. `None` if its end is missing, or anything that it must have.
+/// Reads a list of blocks. `None` if its end is missing, or anything that it must have; or if an ID
+/// is not what Azure takes, which another list could not name.
 fn blocks_in(xml: &str) -> Option<Blocks> {
     let (xml, _) = xml.split_once("</BlockList>")?;
     let list = |tag: &str| -> Option<Vec<(String, u64)>> {
@@ -166,7 +165,9 @@ fn blocks_in(xml: &str) -> Option<Blocks> {
         let blocks = text::xml_field(xml, tag).unwrap_or_default();
         let block = |block: &str| {
             let len = text::xml_field(block, "Size")?.parse().ok()?;
-            Some((text::xml_field(block, "Name")?.to_owned(), len))
+            let id = text::xml_field(block, "Name")?;
+            let id_len = text::from_base64(id)?.len();
+            (1..=ID_LEN_MAX).contains(&id_len).then(|| (id.to_owned(), len))
         };
         blocks.split_terminator("</Block>").map(block).collect()
     };
@@ -217,6 +218,12 @@ mod tests {
         let none = "<BlockList><CommittedBlocks /><UncommittedBlocks/></BlockList>";
         assert!(blocks_in(none).unwrap().committed.is_empty());
         assert!(blocks_in(&LIST.replace("<Size>7</Size>", "")).is_none());
+        let long = text::base64(&[7; ID_LEN_MAX + 1]);
+        for id in ["", "QUFB<x/>", "../x", &long] {
+            assert!(blocks_in(&LIST.replace("QkJCQg==", id)).is_none(), "{id}");
+        }
+        let endless = LIST.replace("<Size>7</Size>", &format!("<Size>{}</Size>", u64::MAX));
+        assert_eq!(blocks_in(&endless).unwrap().within(99), (1, 5));
     }
 
     #[test]

@@ -14,6 +14,20 @@ pub enum Replace {
     Only(String),
 }
 
+/// A header that makes a store refuse a request if the name has another object than expected.
+pub(super) type Condition = (&'static str, String);
+
+impl Replace {
+    /// The condition of a request in the protocols of S3 and Azure.
+    pub(super) fn condition(&self) -> Option<Condition> {
+        match self {
+            Replace::Nothing => Some(("if-none-match", "*".to_owned())),
+            Replace::Anything => None,
+            Replace::Only(etag) => Some(("if-match", etag.clone())),
+        }
+    }
+}
+
 /// The state of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
@@ -26,7 +40,8 @@ pub struct State {
 /// The bytes of a new object: the start of the one that is replaced, and then those of a file.
 #[derive(Debug)]
 pub struct Contents<'f> {
-    /// Bytes at the start of the object that is replaced, as many as its store can copy.
+    /// Bytes at the start of the object that is replaced, as many as its store can copy. 0 unless
+    /// it is replaced by [`Replace::Only`].
     pub copied_len: u64,
     /// The file.
     pub file: &'f File,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::contents::{Contents, Replace, State, Watch};
 use super::name::Name;
+use super::parts::mark;
 use super::{azure, google, s3};
 use crate::counters::Counters;
 use crate::credentials::Access;
@@ -40,6 +41,11 @@ impl Destination {
             Scheme::Az => Store::Azure,
             Scheme::Http | Scheme::Https => return Err(fail(Reason::NotWritable)),
         };
+        // Programs on the way may resolve it, and another object would be written.
+        if url.key.split('/').any(|part| matches!(part, "." | "..")) {
+            let what = "a part of the name is `.` or `..`; choose another name to write to";
+            return Err(fail(Reason::Url(what.into())));
+        }
         if options.is_offline {
             return Err(fail(Reason::Offline));
         }
@@ -72,7 +78,7 @@ impl Destination {
         copied.map_err(|reason| self.error(reason))
     }
 
-    /// Writes the object. Returns its ETag.
+    /// Writes the object, and asks the store for its length. Returns its ETag.
     ///
     /// # Errors
     /// [`Reason::Exists`] or [`Reason::Replaced`] if another object has the name,
@@ -85,19 +91,34 @@ impl Destination {
         watch: &dyn Watch,
     ) -> Result<Option<String>, Error> {
         let len = contents.copied_len + contents.range.end - contents.range.start;
+        debug_assert!(contents.copied_len == 0 || matches!(replace, Replace::Only(_)));
+        let mark = mark();
         let done = match self.store {
-            Store::S3 => s3::put(&self.name, contents, replace, watch),
-            Store::Google => google::put(&self.name, contents, replace, watch).map(|()| None),
-            Store::Azure => azure::put(&self.name, contents, replace, watch),
+            Store::S3 => s3::put(&self.name, contents, replace, &mark, watch),
+            Store::Google => {
+                google::put(&self.name, contents, replace, &mark, watch).map(|()| None)
+            }
+            Store::Azure => azure::put(&self.name, contents, replace, &mark, watch),
         };
-        let etag = done.map_err(|reason| self.error(reason))?;
-        // The store says what it has now.
-        match self.state()? {
-            Some(state) if state.len == len => Ok(etag.or(state.etag)),
+        let checked = done.and_then(|etag| {
+            let found = self.written(len, &mark)?;
+            Ok(etag.or(found))
+        });
+        checked.map_err(|reason| self.error(reason))
+    }
+
+    /// Asks the store whether its object is the one that was written. Returns its ETag.
+    fn written(&self, len: u64, mark: &str) -> Result<Option<String>, Reason> {
+        let head = self.name.head()?;
+        // Some stores with the S3 protocol keep no mark.
+        if head.mark().is_some_and(|found| found != mark) {
+            return Err(Reason::Replaced);
+        }
+        match head.len().filter(|_| head.status == 200).unwrap_or(0) {
+            found if found == len => Ok(head.etag()),
             found => {
-                let found = found.map_or(0, |state| state.len);
                 let what = format!("it took {len} bytes, and has an object of {found}");
-                Err(self.error(Reason::Answer(what)))
+                Err(Reason::Answer(what))
             }
         }
     }

@@ -13,8 +13,8 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::contents::{Contents, Replace, Watch};
-use super::name::Name;
-use super::parts::{mark, md5_of, read};
+use super::name::{Name, gone};
+use super::parts::{md5_of, read};
 use crate::error::Reason;
 use crate::fetch::Reply;
 use crate::http::Request;
@@ -32,7 +32,7 @@ const MARK: &str = "shale-upload";
 const ADDED: &str = "shale-append";
 const KIND: &str = "application/octet-stream";
 const JSON: &str = "application/json";
-const NONE: &str = "an answer without the address of the upload session";
+const NO_SESSION: &str = "an upload session without an address, or with one that is not secure";
 
 /// An object that is written: its name, which generation it may replace, and who writes it.
 struct Target<'a> {
@@ -52,22 +52,22 @@ pub(super) fn put(
     name: &Name,
     contents: &Contents<'_>,
     replace: &Replace,
+    mark: &str,
     watch: &dyn Watch,
 ) -> Result<(), Reason> {
-    let mark = mark();
     let generation = match replace {
         Replace::Nothing => Some("0".to_owned()),
         Replace::Anything => None,
         Replace::Only(etag) => Some(generation_of(name, etag)?),
     };
     let generation = generation.as_deref();
-    let target = Target { key: &name.url.key, generation, mark: &mark };
+    let target = Target { key: &name.url.key, generation, mark };
     if contents.copied_len > 0 {
         return compose(name, contents, replace, &target, watch);
     }
     match upload(name, contents, &target, watch)? {
-        Some(_) => Ok(()),
-        None => name.lost(replace, &mark),
+        None => Ok(()),
+        Some(refusal) => name.lost(replace, mark, &refusal),
     }
 }
 
@@ -77,26 +77,34 @@ fn generation_of(name: &Name, etag: &str) -> Result<String, Reason> {
     if head.header("etag") != Some(etag) {
         return Err(Reason::Replaced);
     }
-    let generation = head.header("x-goog-generation");
-    let generation = generation.filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
+    let generation = head.header("x-goog-generation").filter(|it| is_number(it));
     Ok(generation.ok_or_else(|| Reason::Answer("an object without generation".into()))?.to_owned())
 }
 
-/// Uploads the bytes of the file. Returns what the store says of the object; `None` if the name has
-/// another object now, or if the session is gone, perhaps because it ended.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Uploads the bytes of the file. Returns `None`, or the answer of a store that refuses: the name
+/// has another object now, or the session is gone, perhaps because it ended.
 fn upload(
     name: &Name,
     contents: &Contents<'_>,
     target: &Target<'_>,
     watch: &dyn Watch,
-) -> Result<Option<Value>, Reason> {
+) -> Result<Option<Reply>, Reason> {
     if watch.is_cancelled() {
         return Err(Reason::Cancelled);
     }
     if contents.range.end - contents.range.start <= SINGLE_LEN_MAX {
         return upload_at_once(name, contents, target, watch);
     }
-    let Some(session) = begin(name, contents, target)? else { return Ok(None) };
+    let begun = begin(name, contents, target)?;
+    if begun.status == 412 {
+        return Ok(Some(begun));
+    }
+    let session = session(begun.header("location"), name.fetcher.endpoint().unwrap_or_default());
+    let session = session.ok_or_else(|| Reason::Answer(NO_SESSION.into()))?;
     let done = send(name, contents, &session, watch);
     if done.is_err() {
         // A session that stays shows nothing, costs nothing, and ends after a week.
@@ -112,7 +120,7 @@ fn upload_at_once(
     contents: &Contents<'_>,
     target: &Target<'_>,
     watch: &dyn Watch,
-) -> Result<Option<Value>, Reason> {
+) -> Result<Option<Reply>, Reason> {
     let url = address(name, target, "multipart");
     // The mark is random, so no line of the contents can be that of a boundary.
     let mark = target.mark;
@@ -129,10 +137,10 @@ fn upload_at_once(
         Ok(request.header("content-type", format!("multipart/related; boundary={mark}")))
     })?;
     if reply.status == 412 {
-        return Ok(None);
+        return Ok(Some(reply));
     }
     watch.advance(contents.range.end - contents.range.start);
-    json_in(&reply)
+    Ok(None)
 }
 
 /// Where an upload of a kind begins.
@@ -156,31 +164,27 @@ fn about(contents: &Contents<'_>, target: &Target<'_>) -> Result<Value, Reason> 
     Ok(json!({ "md5Hash": sum, "contentType": KIND, "metadata": { MARK: target.mark } }))
 }
 
-/// What the store says of an object.
-fn json_in(reply: &Reply) -> Result<Option<Value>, Reason> {
-    let about = serde_json::from_str(&reply.body);
-    about.map(Some).map_err(|_| Reason::Answer("no JSON".into()))
-}
-
-/// Begins an upload. Returns the address of its session; `None` if the name has another object.
-fn begin(
-    name: &Name,
-    contents: &Contents<'_>,
-    target: &Target<'_>,
-) -> Result<Option<String>, Reason> {
+/// Begins an upload. Status 412 means that the name has another object.
+fn begin(name: &Name, contents: &Contents<'_>, target: &Target<'_>) -> Result<Reply, Reason> {
     let url = address(name, target, "resumable");
     let about = about(contents, target)?.to_string();
     let len = contents.range.end - contents.range.start;
-    let reply = name.fetcher.call(&[200, 201, 412], &|_| {
+    name.fetcher.call(&[200, 201, 412], &|_| {
         Ok(Request::post(url.clone(), JSON, about.clone().into_bytes())
             .header("x-upload-content-type", KIND)
             .header("x-upload-content-length", len.to_string()))
-    })?;
-    if reply.status == 412 {
-        return Ok(None);
-    }
-    let session = reply.header("location").ok_or_else(|| Reason::Answer(NONE.into()))?;
-    Ok(Some(session.to_owned()))
+    })
+}
+
+/// The address of a session, in an answer of the store at `endpoint`. If the store has TLS, so must
+/// the session: whoever reads its address may write the object.
+fn session(location: Option<&str>, endpoint: &str) -> Option<String> {
+    let allowed: &[&str] = match endpoint.starts_with("https://") {
+        true => &["https://"],
+        false => &["https://", "http://"],
+    };
+    let location = location?;
+    allowed.iter().any(|scheme| location.starts_with(scheme)).then(|| location.to_owned())
 }
 
 /// Sends all pieces. Returns as [`upload`] does.
@@ -189,7 +193,7 @@ fn send(
     contents: &Contents<'_>,
     session: &str,
     watch: &dyn Watch,
-) -> Result<Option<Value>, Reason> {
+) -> Result<Option<Reply>, Reason> {
     let Range { start, end } = contents.range;
     let len = end - start;
     let all = [200, 201, 308, 404, 410, 412];
@@ -218,12 +222,14 @@ fn send(
         match reply.status {
             200 | 201 => {
                 watch.advance(len - at);
-                return json_in(&reply);
+                return Ok(None);
             }
             308 => {
-                let held = held(&reply).filter(|held| (at..len).contains(held));
-                let what = || Reason::Answer("it lost pieces that it had".into());
-                let held = held.ok_or_else(what)?;
+                let held = held(reply.header("range"));
+                let held = held.filter(|held| (at..=to).contains(held) && *held < len);
+                let what =
+                    || format!("it confirms other bytes than the first {at} to {to} of {len}");
+                let held = held.ok_or_else(|| Reason::Answer(what()))?;
                 if held > at {
                     (failed, stalled) = (0, 0);
                     watch.advance(held - at);
@@ -235,20 +241,21 @@ fn send(
                     return Err(Reason::Answer("it takes no more bytes".into()));
                 }
             }
-            _ => return Ok(None),
+            _ => return Ok(Some(reply)),
         }
     }
 }
 
-/// How many bytes a session has.
-fn held(reply: &Reply) -> Option<u64> {
-    match reply.header("range") {
+/// How many bytes a session has, by the header `range` of its answer.
+fn held(range: Option<&str>) -> Option<u64> {
+    match range {
         None => Some(0),
-        Some(range) => Some(range.trim().strip_prefix("bytes=0-")?.parse::<u64>().ok()? + 1),
+        Some(range) => range.trim().strip_prefix("bytes=0-")?.parse::<u64>().ok()?.checked_add(1),
     }
 }
 
-/// Makes an object of the one that is replaced, and of the bytes of the file.
+/// Makes an object of the one that is replaced, and of the bytes of the file, which have a name of
+/// their own meanwhile.
 fn compose(
     name: &Name,
     contents: &Contents<'_>,
@@ -256,58 +263,124 @@ fn compose(
     target: &Target<'_>,
     watch: &dyn Watch,
 ) -> Result<(), Reason> {
-    let added = format!("{}.{}.{ADDED}", target.key, target.mark);
-    let for_added = Target { key: &added, generation: Some("0"), mark: target.mark };
-    let endpoint = name.fetcher.endpoint().unwrap_or_default();
-    let bucket = text::encode(name.url.place.as_bytes(), false);
-    let address = |key: &str| {
-        format!("{endpoint}/storage/v1/b/{bucket}/o/{}", text::encode(key.as_bytes(), false))
-    };
-    let done = upload(name, contents, &for_added, watch).and_then(|about| {
-        let gone = || Reason::Answer("the upload is gone; the store may have removed it".into());
-        let about = about.ok_or_else(gone)?;
-        let generation = about.get("generation").and_then(Value::as_str).ok_or_else(gone)?;
+    let key = format!("{}.{}.{ADDED}", target.key, target.mark);
+    let added = Target { key: &key, generation: Some("0"), mark: target.mark };
+    let mut generation = None;
+    let done = upload(name, contents, &added, watch).and_then(|refusal| {
+        let len = contents.range.end - contents.range.start;
+        let generation = generation.insert(generation_made(name, &added, len, refusal)?);
         watch.advance(contents.copied_len);
         if watch.is_cancelled() {
             return Err(Reason::Cancelled);
         }
-        // An emulator may ignore the conditions.
-        name.still_free(replace)?;
-        let old = target.generation.unwrap_or_default();
-        let body = json!({
-            "sourceObjects": [
-                { "name": target.key, "generation": old },
-                { "name": added, "generation": generation },
-            ],
-            "destination": { "contentType": KIND, "metadata": { MARK: target.mark } },
-        });
-        let url = format!("{}/compose?ifGenerationMatch={old}", address(target.key));
-        let body = body.to_string().into_bytes();
-        let mut failed = 0;
-        loop {
-            let request = || Request::post(url.clone(), JSON, body.clone());
-            match name.fetcher.call_once(&[200, 404, 412], &|_| Ok(request())) {
-                Ok(reply) if reply.status == 200 => return Ok(()),
-                Ok(_) => return name.lost(replace, target.mark),
-                Err(failure) => name.fetcher.wait(failure, &mut failed)?,
-            }
-            // It may have been done although the answer is missing.
-            if name.head()?.mark() == Some(target.mark) {
-                return Ok(());
-            }
-        }
+        join(name, replace, target, (&key, generation))
     });
-    let url = address(&added);
-    let removed = name
-        .fetcher
-        .call(&[200, 204, 404], &|_| Ok(Request::new("DELETE", url.clone(), Vec::new())));
-    let shown = format!("gs://{}/{added}", name.url.place);
-    match (done, removed) {
+    let shown = format!("gs://{}/{key}", name.url.place);
+    match (done, remove(name, &key, generation.as_deref())) {
         (Ok(()), Err(_)) => Err(Reason::Remains(shown)),
         (Err(reason), Err(_)) => {
             let what = format!("what was uploaded may still be in the store: remove {shown}");
             Err(Reason::Left { reason: Box::new(reason), what })
         }
-        (done, Ok(_)) => done,
+        (done, Ok(())) => done,
+    }
+}
+
+/// The address of what the store says of an object.
+fn address_of(name: &Name, key: &str) -> String {
+    let endpoint = name.fetcher.endpoint().unwrap_or_default();
+    let bucket = text::encode(name.url.place.as_bytes(), false);
+    format!("{endpoint}/storage/v1/b/{bucket}/o/{}", text::encode(key.as_bytes(), false))
+}
+
+/// The generation of the object that an upload made. The store may have made it although it refused
+/// the last request: it was sent again because an answer was lost.
+fn generation_made(
+    name: &Name,
+    made: &Target<'_>,
+    len: u64,
+    refusal: Option<Reply>,
+) -> Result<String, Reason> {
+    let url = address_of(name, made.key);
+    let reply = name.fetcher.call(&[200, 404], &|_| Ok(Request::get(url.clone())))?;
+    let about: Value = serde_json::from_str(&reply.body).unwrap_or_default();
+    let field = |name: &str| about.get(name).and_then(Value::as_str);
+    let mark = about.get("metadata").and_then(|metadata| metadata.get(MARK));
+    let is_it = mark.and_then(Value::as_str) == Some(made.mark)
+        && field("size") == Some(len.to_string().as_str());
+    match field("generation").filter(|generation| is_it && is_number(generation)) {
+        Some(generation) => Ok(generation.to_owned()),
+        None => Err(gone(&refusal.unwrap_or(reply))),
+    }
+}
+
+/// Has the store join the object that is replaced and the one with what is new.
+fn join(
+    name: &Name,
+    replace: &Replace,
+    target: &Target<'_>,
+    (added, generation): (&str, &str),
+) -> Result<(), Reason> {
+    // An emulator may ignore the conditions.
+    name.still_free(replace)?;
+    let old = target.generation.unwrap_or_default();
+    let body = json!({
+        "sourceObjects": [
+            { "name": target.key, "generation": old },
+            { "name": added, "generation": generation },
+        ],
+        "destination": { "contentType": KIND, "metadata": { MARK: target.mark } },
+    });
+    let url = format!("{}/compose?ifGenerationMatch={old}", address_of(name, target.key));
+    let body = body.to_string().into_bytes();
+    let request = || Request::post(url.clone(), JSON, body.clone());
+    let mut failed = 0;
+    loop {
+        match name.fetcher.call_once(&[200, 404, 412], &|_| Ok(request())) {
+            Ok(reply) if reply.status == 200 => return Ok(()),
+            Ok(refusal) => return name.lost(replace, target.mark, &refusal),
+            Err(failure) => name.fetcher.wait(failure, &mut failed)?,
+        }
+        // It may have been done although the answer is missing.
+        if name.head()?.mark() == Some(target.mark) {
+            return Ok(());
+        }
+    }
+}
+
+/// Removes an object; of a bucket that keeps old generations, this one.
+fn remove(name: &Name, key: &str, generation: Option<&str>) -> Result<(), Reason> {
+    let mut url = address_of(name, key);
+    if let Some(generation) = generation {
+        url += &format!("?generation={generation}");
+    }
+    let make = |_| Ok(Request::new("DELETE", url.clone(), Vec::new()));
+    name.fetcher.call(&[200, 204, 404], &make).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_a_session_is_read_from_any_answer() {
+        assert_eq!(held(None), Some(0));
+        assert_eq!(held(Some("bytes=0-262143")), Some(262_144));
+        let endless = format!("bytes=0-{}", u64::MAX);
+        for range in ["", "bytes=0-", "bytes=1-5", "bytes=0--1", "0-5", &endless] {
+            assert_eq!(held(Some(range)), None, "{range}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_as_secure_as_its_store() {
+        let store = "https://store.example";
+        let of = |location| session(Some(location), store).is_some();
+        assert!(of("https://other.example/upload?id=1"));
+        for location in ["http://store.example/upload?id=1", "/upload?id=1", "", "ftp://x/"] {
+            assert!(!of(location), "{location}");
+        }
+        assert!(session(Some("http://127.0.0.1/x"), "http://127.0.0.1").is_some());
+        assert!(session(None, store).is_none());
     }
 }

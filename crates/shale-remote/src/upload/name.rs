@@ -32,9 +32,14 @@ impl Name {
         if is_free { Ok(()) } else { Err(taken(replace)) }
     }
 
-    /// Decides what a refused request means: nothing, if the object is that of this very upload,
-    /// because the answer to an earlier attempt was lost.
-    pub(super) fn lost(&self, replace: &Replace, mark: &str) -> Result<(), Reason> {
+    /// Decides what it means that the store refused the last request of an upload: nothing, if the
+    /// object is that of this very upload, because the answer to an earlier attempt was lost.
+    pub(super) fn lost(
+        &self,
+        replace: &Replace,
+        mark: &str,
+        refusal: &Reply,
+    ) -> Result<(), Reason> {
         let head = self.head()?;
         let is_free = match replace {
             Replace::Nothing => head.status == 404,
@@ -43,12 +48,15 @@ impl Name {
         };
         match head.mark() == Some(mark) {
             true => Ok(()),
-            false if is_free => {
-                Err(Reason::Answer("the upload is gone; the store may have removed it".into()))
-            }
+            false if is_free => Err(gone(refusal)),
             false => Err(taken(replace)),
         }
     }
+}
+
+/// The store made no object, and said why.
+pub(super) fn gone(refusal: &Reply) -> Reason {
+    Reason::Gone { status: refusal.status, detail: refusal.detail() }
 }
 
 /// Why the object that has the name may not be replaced.

@@ -8,9 +8,9 @@
 use std::io;
 use std::ops::Range;
 
-use super::contents::{Contents, Replace, Watch};
+use super::contents::{Condition, Contents, Replace, Watch};
 use super::name::Name;
-use super::parts::{cut, mark, read, send_all};
+use super::parts::{cut, read, send_all};
 use crate::error::Reason;
 use crate::fetch::{MARKS, Reply};
 use crate::http::Request;
@@ -29,9 +29,6 @@ const MARK: &str = MARKS[0];
 const LEFT: &str = "its uploaded parts are still in the store and cost money: list and remove \
      them with `aws s3api list-multipart-uploads` and `abort-multipart-upload`";
 
-/// A header that makes a store refuse a request if the object is another than expected.
-type Condition = (&'static str, String);
-
 /// A part of an upload.
 struct Part {
     /// Where it begins: in the object that is replaced, or in the file.
@@ -49,12 +46,13 @@ pub(super) fn put(
     name: &Name,
     contents: &Contents<'_>,
     replace: &Replace,
+    mark: &str,
     watch: &dyn Watch,
 ) -> Result<Option<String>, Reason> {
     let sent_len = contents.range.end - contents.range.start;
     match contents.copied_len == 0 && sent_len <= SINGLE_LEN_MAX {
-        true => put_at_once(name, contents, replace, watch),
-        false => put_in_parts(name, contents, replace, watch),
+        true => put_at_once(name, contents, replace, mark, watch),
+        false => put_in_parts(name, contents, replace, mark, watch),
     }
 }
 
@@ -62,20 +60,20 @@ fn put_at_once(
     name: &Name,
     contents: &Contents<'_>,
     replace: &Replace,
+    mark: &str,
     watch: &dyn Watch,
 ) -> Result<Option<String>, Reason> {
     if watch.is_cancelled() {
         return Err(Reason::Cancelled);
     }
-    let mark = mark();
     let reply = conditionally(name, replace, &|url, condition| {
         let request = Request::new("PUT", url, read(contents.file, &contents.range)?);
-        let mut request = request.header(MARK, mark.clone());
+        let mut request = request.header(MARK, mark);
         request.headers.extend(condition.clone());
         Ok(request)
     })?;
     if reply.status != 200 {
-        name.lost(replace, &mark)?;
+        name.lost(replace, mark, &reply)?;
     }
     watch.advance(contents.range.end - contents.range.start);
     Ok(reply.etag())
@@ -85,11 +83,11 @@ fn put_in_parts(
     name: &Name,
     contents: &Contents<'_>,
     replace: &Replace,
+    mark: &str,
     watch: &dyn Watch,
 ) -> Result<Option<String>, Reason> {
-    let mark = mark();
     let begun = name.fetcher.call(&[200], &|url| {
-        Ok(Request::new("POST", url + "?uploads=", Vec::new()).header(MARK, mark.clone()))
+        Ok(Request::new("POST", url + "?uploads=", Vec::new()).header(MARK, mark))
     })?;
     let id = text::xml_field(&begun.body, "UploadId").filter(|id| !id.is_empty());
     let id = id.ok_or_else(|| Reason::Answer("an upload without an ID".into()))?;
@@ -100,7 +98,7 @@ fn put_in_parts(
     let done = done.and_then(|etags| {
         // Some stores ignore the condition of the last request.
         name.still_free(replace)?;
-        complete(name, &etags, replace, (&id, &mark), watch)
+        complete(name, &etags, replace, (&id, mark), watch)
     });
     done.map_err(|reason| match give_up(name, &id) {
         Ok(()) => reason,
@@ -171,7 +169,7 @@ fn complete(
         Ok(request)
     })?;
     if reply.status != 200 {
-        name.lost(replace, mark)?;
+        name.lost(replace, mark, &reply)?;
         return Ok(None);
     }
     match text::xml_field(&reply.body, "ETag") {
@@ -191,11 +189,7 @@ fn conditionally(
     replace: &Replace,
     make: &dyn Fn(String, &Option<Condition>) -> io::Result<Request>,
 ) -> Result<Reply, Reason> {
-    let condition = match replace {
-        Replace::Nothing => Some(("if-none-match", "*".to_owned())),
-        Replace::Anything => None,
-        Replace::Only(etag) => Some(("if-match", etag.clone())),
-    };
+    let condition = replace.condition();
     let all = [200, 404, 409, 412, 501];
     let reply = name.fetcher.call(&all, &|url| make(url, &condition))?;
     if reply.status != 501 || condition.is_none() {
