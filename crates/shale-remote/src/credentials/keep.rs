@@ -7,6 +7,8 @@ use crate::error::Reason;
 
 /// Credentials are fetched again this long before they expire.
 const MARGIN: Duration = Duration::from_secs(120);
+/// They are kept no longer than this, whatever a server says.
+const VALID_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// A value that is fetched once and again when it expires.
 #[derive(Debug)]
@@ -33,7 +35,7 @@ impl<T: Clone> Keep<T> {
             return Ok(value.clone());
         }
         let (value, valid) = fetch()?;
-        let until = valid.map(|valid| Instant::now() + valid.saturating_sub(MARGIN));
+        let until = valid.map(|valid| Instant::now() + valid.saturating_sub(MARGIN).min(VALID_MAX));
         *kept = Some((value.clone(), until));
         Ok(value)
     }
@@ -53,4 +55,21 @@ impl<T: Clone> Keep<T> {
 pub(super) fn until(instant: &str) -> Option<Duration> {
     let at = SystemTime::from(instant.trim().parse::<jiff::Timestamp>().ok()?);
     Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_kept_while_it_is_valid_and_any_time_will_do() {
+        let keep = Keep::default();
+        let forever = Duration::from_secs(u64::MAX);
+        assert_eq!(keep.get(|| Ok((1, Some(forever)))), Ok(1));
+        assert_eq!(keep.get(|| Ok((2, None))), Ok(1));
+        assert!(keep.forget());
+        assert_eq!(keep.get(|| Ok((3, Some(MARGIN)))), Ok(3));
+        assert_eq!(keep.get(|| Ok((4, None))), Ok(4));
+        assert!(!keep.forget());
+    }
 }
