@@ -98,6 +98,7 @@ mod tests {
             "<foo>",
             "<D:propfind xmlns:D=\"DAV:\"><D:prop><bar:foo xmlns:bar=\"\"/></D:prop></D:propfind>",
             "<D:propfind xmlns:D=\"DAV:\"/>",
+            "<D:propfind xmlns:D=\"DAV:\"><D:prop><D:a:b/></D:prop></D:propfind>",
             "<propfind><allprop/></propfind>",
             "<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>",
             "\u{1}",
