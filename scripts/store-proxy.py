@@ -9,6 +9,7 @@ The file FOLDER/mode says what happens to the next request that it is about; the
   stall      a piece waits for `go`
   lost       the last request of an upload reaches the server, its answer does not come back
   lost-new   the same for what is new of an append, which Google's store has as an object of its own
+  cut        the answer to the last request, or Azure's list of blocks, comes back without its end, once
   taken      another object gets the name just before the last request of an upload
   replaced   another object gets the name before what is new of an append is sent
 Requests for URL/-/WORD are for the proxy itself. A wait of more than a minute fails:
@@ -84,6 +85,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             is_piece = self.command == "PUT" and "comp=block&" in self.path
             is_last = self.command == "PUT" and "comp=blocklist" in self.path
             is_added = is_piece
+        is_list = self.command == "GET" and "comp=blocklist" in self.path
         if is_piece and what in ("fail", "flaky"):
             if what == "flaky":
                 mode.unlink()
@@ -113,6 +115,11 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             mode.unlink()
             self.close_connection = True
             return
+        if what == "cut" and (is_list or (is_last and data)):
+            mode.unlink()
+            self.close_connection = True
+            self.answer(found.status, headers, data, data[: len(data) // 2])
+            return
         self.answer(found.status, headers, data)
 
     def control(self, word, mode, body):
@@ -133,7 +140,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             may_go.set()
         self.answer(200 if is_done else 504, [], b"")
 
-    def answer(self, status, headers, data):
+    def answer(self, status, headers, data, sent=None):
         self.send_response_only(status)
         is_head = self.command == "HEAD"
         for name, value in headers:
@@ -146,7 +153,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             self.send_header("content-length", str(len(data)))
         self.end_headers()
         if not is_head:
-            self.wfile.write(data)
+            self.wfile.write(data if sent is None else sent)
 
     def log_message(self, *_):
         pass

@@ -259,6 +259,10 @@ print(generate_account_sas('reader', '$key', ResourceTypes(object=True), Account
   meanwhile lost ""
   expect "a lost answer to an append" 0 "snapshot #1" through append "$store://bucket/lost-long" "$work/tree"
   expect "and the object" 0 "" same_tree "$store://bucket/lost-long"
+  seq 1 1500 > "$work/tree/last"
+  meanwhile cut ""
+  expect "an answer that breaks off" 0 "snapshot #" through append "$store://bucket/lost-long" "$work/tree"
+  expect "and the object" 0 "" same_tree "$store://bucket/lost-long"
   case $store in gs)
     # What is new is one piece, then several.
     for size in 1000 9000000; do
