@@ -8,7 +8,7 @@
 //! Bytes of the object that is replaced are not sent again: the store composes it and an object
 //! with what is new, which has a name of its own until then, and is removed.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,8 @@ const NO_SESSION: &str = "an upload session without an address, or with one that
 /// An object that is written: its name, which generation it may replace, and who writes it.
 struct Target<'a> {
     key: &'a str,
-    /// The generation that the name must have; 0 for none. `None` if any will do.
+    /// The generation that the name must have when the upload ends; 0 for none. `None` if any will
+    /// do.
     generation: Option<&'a str>,
     mark: &'a str,
 }
@@ -225,11 +226,7 @@ fn send(
                 return Ok(None);
             }
             308 => {
-                let held = held(reply.header("range"));
-                let held = held.filter(|held| (at..=to).contains(held) && *held < len);
-                let what =
-                    || format!("it confirms other bytes than the first {at} to {to} of {len}");
-                let held = held.ok_or_else(|| Reason::Answer(what()))?;
+                let held = confirmed(&reply, at..=to, len)?;
                 if held > at {
                     (failed, stalled) = (0, 0);
                     watch.advance(held - at);
@@ -244,6 +241,15 @@ fn send(
             _ => return Ok(Some(reply)),
         }
     }
+}
+
+/// How many bytes a session of `len` bytes has, which must be one of `possible`.
+fn confirmed(reply: &Reply, possible: RangeInclusive<u64>, len: u64) -> Result<u64, Reason> {
+    let held = held(reply.header("range"));
+    held.filter(|held| possible.contains(held) && *held < len).ok_or_else(|| {
+        let (least, most) = possible.into_inner();
+        Reason::Answer(format!("it has other bytes than the first {least} to {most} of {len}"))
+    })
 }
 
 /// How many bytes a session has, by the header `range` of its answer.
