@@ -20,6 +20,8 @@ pub(super) struct Record {
     /// The sector in which its bytes begin.
     pub(super) start: u64,
     pub(super) len: u64,
+    /// Sectors of an extended attribute record before its bytes.
+    pub(super) attributes_len: u8,
     /// Place and length stand in it twice, in both byte orders, and differ.
     pub(super) contradicts_itself: bool,
     pub(super) is_directory: bool,
@@ -43,8 +45,8 @@ impl Record {
         let system_at = (HEAD_LEN + name_len).next_multiple_of(2);
         let flags = head[25];
         Some(Self {
-            // An extended attribute record precedes the bytes.
             start: le(&head[2..6]) + u64::from(head[1]),
+            attributes_len: head[1],
             len: le(&head[10..14]),
             contradicts_itself: differ(&[&head[2..10], &head[10..18]]),
             is_directory: flags & FLAG_DIRECTORY != 0,
@@ -74,6 +76,14 @@ pub(super) fn differ(numbers: &[&[u8]]) -> bool {
     let mut halves = numbers.iter().map(|both| both.split_at(4));
     let has_second = halves.clone().any(|(_, big)| big != [0; 4]);
     has_second && halves.any(|(little, big)| !little.iter().eq(big.iter().rev()))
+}
+
+/// Whether a sector begins with an extended attribute record (ECMA-119, 9.5): owner and group are
+/// the same in both byte orders, and its version is 1.
+pub(super) fn begins_with_attributes(sector: &[u8]) -> bool {
+    const VERSION_AT: usize = 180;
+    let is_same = |both: &[u8]| both[0] == both[3] && both[1] == both[2];
+    sector.get(VERSION_AT) == Some(&1) && is_same(&sector[..4]) && is_same(&sector[4..8])
 }
 
 /// A name without Rock Ridge: without its version, and without a dot that nothing follows.
@@ -135,6 +145,17 @@ mod tests {
         bytes[6..10].fill(0);
         bytes[14..18].fill(0);
         assert!(!contradicts(&bytes), "all second ones may be left out");
+    }
+
+    #[test]
+    fn attribute_records_are_recognised() {
+        let mut sector = [0; 2048];
+        assert!(!begins_with_attributes(&sector) && !begins_with_attributes(&sector[..100]));
+        sector[180] = 1;
+        sector[..8].copy_from_slice(&[1, 2, 2, 1, 7, 0, 0, 7]);
+        assert!(begins_with_attributes(&sector));
+        sector[5] = 1;
+        assert!(!begins_with_attributes(&sector));
     }
 
     #[test]

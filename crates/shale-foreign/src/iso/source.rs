@@ -16,7 +16,7 @@ use shale_model::{
     device_number,
 };
 
-use super::record::{Record, joliet_name, plain_name};
+use super::record::{Record, begins_with_attributes, joliet_name, plain_name};
 use super::rock_ridge::Fields;
 use super::volume::{SECTOR_LEN, Volumes};
 use crate::error::ForeignError;
@@ -181,6 +181,14 @@ impl IsoSource {
         }
         if item.record.contradicts_itself {
             return Err("its place or length differs between the two byte orders: corrupt".into());
+        }
+        if item.record.attributes_len > 0 {
+            let at = item.record.start - u64::from(item.record.attributes_len);
+            let sector = self.file.read(at.saturating_mul(SECTOR_LEN), SECTOR_LEN)?;
+            if !begins_with_attributes(&sector) {
+                let what = "it says that an attribute record precedes its bytes, and none does";
+                return Err(format!("{what}: corrupt").into());
+            }
         }
         if item.lacks_parts {
             return Err("the record of its next part is missing: corrupt".into());

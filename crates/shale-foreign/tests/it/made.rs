@@ -322,6 +322,8 @@ fn an_iso_image_that_contradicts_itself_is_not_believed() {
         taken.expect_problem(&["D/FILE: ", "differs between the two byte orders"]);
         assert_eq!(taken.entry("D/OTHER").content, b"others");
     }
+    // One byte says that attributes precede the bytes, and would move all of them.
+    open_patched(b"FILE.;1", 1 - 33, &[1]).expect_problem(&["D/FILE: ", "none does"]);
     // The record says that another part follows.
     open_patched(b"FILE.;1", FLAGS, &[0x80]).expect_problem(&["D/FILE: ", "next part is missing"]);
     // Mode and version of its fields.
