@@ -104,7 +104,10 @@ impl Fields {
                     let (Some(mode), Some(link_count), Some(uid), Some(gid)) = all else {
                         return Err("its mode is cut: corrupt".to_owned());
                     };
-                    if differ(&field[4..36].chunks(8).collect::<Vec<_>>()) {
+                    let Some(numbers) = field.get(4..36) else {
+                        return Err("its mode is cut: corrupt".to_owned());
+                    };
+                    if differ(&numbers.chunks(8).collect::<Vec<_>>()) {
                         return Err("its mode or owner differs between the two byte orders: \
                                     corrupt"
                             .to_owned());

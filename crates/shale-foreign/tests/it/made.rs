@@ -328,6 +328,7 @@ fn an_iso_image_that_contradicts_itself_is_not_believed() {
     open_patched(b"FILE.;1", FLAGS, &[0x80]).expect_problem(&["D/FILE: ", "next part is missing"]);
     // Mode and version of its fields.
     open_patched(b"FILEPX", 9, &[0]).expect_problem(&["D/FILE", "mode or owner differs"]);
+    open_patched(b"FILEPX", 6, &[32]).expect_problem(&["D/FILE", "its mode is cut"]);
     open_patched(b"FILEPX", 7, &[9]).expect_problem(&["D/FILE", "PX has the version 9"]);
     // The directory begins with zeroes, and without the record of itself.
     let record = whole.windows(7).position(|window| window == b"FILE.;1").unwrap();
