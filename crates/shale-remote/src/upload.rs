@@ -8,9 +8,10 @@ mod azure; // Azure Blob Storage: blocks, and lists of them
 mod contents; // what is written, over what
 mod destination; // an object that is written
 mod google; // Google Cloud Storage: sessions, and objects that are composed
-mod name; // which object has the name, and whether it may be replaced
+mod name; // which object
 mod parts; // pieces, and several of them at once
 mod s3; // Amazon S3, and stores with its protocol: parts
+mod task; // one upload, and whether it may replace what there is
 
 pub use contents::{Contents, Replace, State, Watch};
 pub use destination::Destination;

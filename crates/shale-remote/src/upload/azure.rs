@@ -9,9 +9,9 @@
 
 use std::collections::HashSet;
 
-use super::contents::{Contents, Replace, Watch};
 use super::name::Name;
 use super::parts::{cut, md5, random, read, send_all};
+use super::task::Upload;
 use crate::error::Reason;
 use crate::fetch::{MARKS, Reply};
 use crate::http::Request;
@@ -70,13 +70,8 @@ pub(super) fn copied(name: &Name, len: u64) -> Result<u64, Reason> {
 }
 
 /// Writes a blob. Returns its ETag, if the store says it.
-pub(super) fn put(
-    name: &Name,
-    contents: &Contents<'_>,
-    replace: &Replace,
-    mark: &str,
-    watch: &dyn Watch,
-) -> Result<Option<String>, Reason> {
+pub(super) fn put(upload: &Upload<'_>) -> Result<Option<String>, Reason> {
+    let Upload { name, contents, watch, .. } = *upload;
     let blocks = blocks_of(name)?;
     let (kept, total) = blocks.within(contents.copied_len);
     if total != contents.copied_len {
@@ -96,33 +91,29 @@ pub(super) fn put(
         Ok(())
     })?;
     watch.advance(contents.copied_len);
-    if watch.is_cancelled() {
-        return Err(Reason::Cancelled);
-    }
-    commit(name, kept, &ids, replace, mark)
+    upload.go_on()?;
+    commit(upload, kept, &ids)
 }
 
 /// Makes a blob of blocks that it has and of new ones.
 fn commit(
-    name: &Name,
+    upload: &Upload<'_>,
     kept: &[(String, u64)],
     added: &[String],
-    replace: &Replace,
-    mark: &str,
 ) -> Result<Option<String>, Reason> {
     let kept = kept.iter().map(|(id, _)| format!("<Committed>{id}</Committed>"));
     // They are found also if this request is sent again because its answer was lost.
     let added = added.iter().map(|id| format!("<Latest>{id}</Latest>"));
     let list: String = kept.chain(added).collect();
     let list = format!("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>{list}</BlockList>");
-    let reply = name.fetcher.call(&[201, 400, 409, 412], &|url| {
+    let reply = upload.name.fetcher.call(&[201, 400, 409, 412], &|url| {
         let body = list.clone().into_bytes();
         let mut request = Request::new("PUT", url + "?comp=blocklist", body)
             .header("content-md5", md5(list.as_bytes()))
             .header("content-type", "application/xml")
             .header("x-ms-blob-content-type", "application/octet-stream")
-            .header(MARK, mark);
-        request.headers.extend(replace.condition());
+            .header(MARK, upload.mark);
+        request.headers.extend(upload.replace.condition());
         Ok(request)
     })?;
     if reply.status == 201 {
@@ -132,7 +123,7 @@ fn commit(
         // The name has another blob, or the blob of this upload, whose first answer was lost. The
         // end of any upload of a name drops the blocks of all others.
         "ConditionNotMet" | "TargetConditionNotMet" | "BlobAlreadyExists" | "InvalidBlockList" => {
-            name.lost(replace, mark, &reply).map(|()| None)
+            upload.lost(&reply).map(|()| None)
         }
         _ => Err(Reason::Server { status: reply.status, detail: reply.detail() }),
     }

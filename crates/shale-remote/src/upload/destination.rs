@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::contents::{Contents, Replace, State, Watch};
 use super::name::Name;
 use super::parts::mark;
+use super::task::Upload;
 use super::{azure, google, s3};
 use crate::counters::Counters;
 use crate::credentials::Access;
@@ -93,12 +94,11 @@ impl Destination {
         let len = contents.copied_len + contents.range.end - contents.range.start;
         debug_assert!(contents.copied_len == 0 || matches!(replace, Replace::Only(_)));
         let mark = mark();
+        let upload = Upload { name: &self.name, contents, replace, mark: &mark, watch };
         let done = match self.store {
-            Store::S3 => s3::put(&self.name, contents, replace, &mark, watch),
-            Store::Google => {
-                google::put(&self.name, contents, replace, &mark, watch).map(|()| None)
-            }
-            Store::Azure => azure::put(&self.name, contents, replace, &mark, watch),
+            Store::S3 => s3::put(&upload),
+            Store::Google => google::put(&upload).map(|()| None),
+            Store::Azure => azure::put(&upload),
         };
         let checked = done.and_then(|etag| {
             let found = self.written(len, &mark)?;

@@ -8,13 +8,14 @@
 //! Bytes of the object that is replaced are not sent again: the store composes it and an object
 //! with what is new, which has a name of its own until then, and is removed.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 
 use serde_json::{Value, json};
 
-use super::contents::{Contents, Replace, Watch};
-use super::name::{Name, gone};
+use super::contents::Replace;
+use super::name::Name;
 use super::parts::{md5_of, read};
+use super::task::{Upload, gone};
 use crate::error::Reason;
 use crate::fetch::Reply;
 use crate::http::Request;
@@ -34,13 +35,12 @@ const KIND: &str = "application/octet-stream";
 const JSON: &str = "application/json";
 const NO_SESSION: &str = "an upload session without an address, or with one that is not secure";
 
-/// An object that is written: its name, which generation it may replace, and who writes it.
+/// An object that is written: its name, and which generation it may replace.
 struct Target<'a> {
     key: &'a str,
     /// The generation that the name must have when the upload ends; 0 for none. `None` if any will
     /// do.
     generation: Option<&'a str>,
-    mark: &'a str,
 }
 
 /// How many of the first `len` bytes of an object the store can copy: all of it, or nothing.
@@ -49,26 +49,21 @@ pub(super) fn copied(name: &Name, len: u64) -> Result<u64, Reason> {
 }
 
 /// Writes an object.
-pub(super) fn put(
-    name: &Name,
-    contents: &Contents<'_>,
-    replace: &Replace,
-    mark: &str,
-    watch: &dyn Watch,
-) -> Result<(), Reason> {
-    let generation = match replace {
+pub(super) fn put(upload: &Upload<'_>) -> Result<(), Reason> {
+    let name = upload.name;
+    let generation = match upload.replace {
         Replace::Nothing => Some("0".to_owned()),
         Replace::Anything => None,
         Replace::Only(etag) => Some(generation_of(name, etag)?),
     };
     let generation = generation.as_deref();
-    let target = Target { key: &name.url.key, generation, mark };
-    if contents.copied_len > 0 {
-        return compose(name, contents, replace, &target, watch);
+    let target = Target { key: &name.url.key, generation };
+    if upload.contents.copied_len > 0 {
+        return compose(upload, &target);
     }
-    match upload(name, contents, &target, watch)? {
+    match send_all(upload, &target)? {
         None => Ok(()),
-        Some(refusal) => name.lost(replace, mark, &refusal),
+        Some(refusal) => upload.lost(&refusal),
     }
 }
 
@@ -88,44 +83,34 @@ fn is_number(text: &str) -> bool {
 
 /// Uploads the bytes of the file. Returns `None`, or the answer of a store that refuses: the name
 /// has another object now, or the session is gone, perhaps because it ended.
-fn upload(
-    name: &Name,
-    contents: &Contents<'_>,
-    target: &Target<'_>,
-    watch: &dyn Watch,
-) -> Result<Option<Reply>, Reason> {
-    if watch.is_cancelled() {
-        return Err(Reason::Cancelled);
+fn send_all(upload: &Upload<'_>, target: &Target<'_>) -> Result<Option<Reply>, Reason> {
+    upload.go_on()?;
+    if upload.sent_len() <= SINGLE_LEN_MAX {
+        return send_at_once(upload, target);
     }
-    if contents.range.end - contents.range.start <= SINGLE_LEN_MAX {
-        return upload_at_once(name, contents, target, watch);
-    }
-    let begun = begin(name, contents, target)?;
+    let fetcher = &upload.name.fetcher;
+    let begun = begin(upload, target)?;
     if begun.status == 412 {
         return Ok(Some(begun));
     }
-    let session = session(begun.header("location"), name.fetcher.endpoint().unwrap_or_default());
+    let session = session(begun.header("location"), fetcher.endpoint().unwrap_or_default());
     let session = session.ok_or_else(|| Reason::Answer(NO_SESSION.into()))?;
-    let done = send(name, contents, &session, watch);
+    let done = send_pieces(upload, &session);
     if done.is_err() {
         // A session that stays shows nothing, costs nothing, and ends after a week.
         let make = |_| Ok(Request::to_session("DELETE", session.clone(), Vec::new()));
-        let _ = name.fetcher.call(&[200, 204, 404, 410, 499], &make);
+        let _ = fetcher.call(&[200, 204, 404, 410, 499], &make);
     }
     done
 }
 
 /// Uploads in one request.
-fn upload_at_once(
-    name: &Name,
-    contents: &Contents<'_>,
-    target: &Target<'_>,
-    watch: &dyn Watch,
-) -> Result<Option<Reply>, Reason> {
+fn send_at_once(upload: &Upload<'_>, target: &Target<'_>) -> Result<Option<Reply>, Reason> {
+    let Upload { name, contents, .. } = *upload;
     let url = address(name, target, "multipart");
     // The mark is random, so no line of the contents can be that of a boundary.
-    let mark = target.mark;
-    let about = about(contents, target)?;
+    let mark = upload.mark;
+    let about = about(upload)?;
     let reply = name.fetcher.call(&[200, 201, 412], &|_| {
         let head = format!(
             "--{mark}\r\ncontent-type: {JSON}\r\n\r\n{about}\r\n--{mark}\r\n\
@@ -140,7 +125,7 @@ fn upload_at_once(
     if reply.status == 412 {
         return Ok(Some(reply));
     }
-    watch.advance(contents.range.end - contents.range.start);
+    upload.watch.advance(upload.sent_len());
     Ok(None)
 }
 
@@ -159,18 +144,18 @@ fn address(name: &Name, target: &Target<'_>, kind: &str) -> String {
 }
 
 /// What the store shall know of an object.
-fn about(contents: &Contents<'_>, target: &Target<'_>) -> Result<Value, Reason> {
-    let sum = md5_of(contents.file, &contents.range);
+fn about(upload: &Upload<'_>) -> Result<Value, Reason> {
+    let sum = md5_of(upload.contents.file, &upload.contents.range);
     let sum = sum.map_err(|error| Reason::Local(error.to_string()))?;
-    Ok(json!({ "md5Hash": sum, "contentType": KIND, "metadata": { MARK: target.mark } }))
+    Ok(json!({ "md5Hash": sum, "contentType": KIND, "metadata": { MARK: upload.mark } }))
 }
 
 /// Begins an upload. Status 412 means that the name has another object.
-fn begin(name: &Name, contents: &Contents<'_>, target: &Target<'_>) -> Result<Reply, Reason> {
-    let url = address(name, target, "resumable");
-    let about = about(contents, target)?.to_string();
-    let len = contents.range.end - contents.range.start;
-    name.fetcher.call(&[200, 201, 412], &|_| {
+fn begin(upload: &Upload<'_>, target: &Target<'_>) -> Result<Reply, Reason> {
+    let url = address(upload.name, target, "resumable");
+    let about = about(upload)?.to_string();
+    let len = upload.sent_len();
+    upload.name.fetcher.call(&[200, 201, 412], &|_| {
         Ok(Request::post(url.clone(), JSON, about.clone().into_bytes())
             .header("x-upload-content-type", KIND)
             .header("x-upload-content-length", len.to_string()))
@@ -178,7 +163,7 @@ fn begin(name: &Name, contents: &Contents<'_>, target: &Target<'_>) -> Result<Re
 }
 
 /// The address of a session, in an answer of the store at `endpoint`. If the store has TLS, so must
-/// the session: whoever reads its address may write the object.
+/// the session, because anybody who knows its address can write the object.
 fn session(location: Option<&str>, endpoint: &str) -> Option<String> {
     let allowed: &[&str] = match endpoint.starts_with("https://") {
         true => &["https://"],
@@ -188,15 +173,10 @@ fn session(location: Option<&str>, endpoint: &str) -> Option<String> {
     allowed.iter().any(|scheme| location.starts_with(scheme)).then(|| location.to_owned())
 }
 
-/// Sends all pieces. Returns as [`upload`] does.
-fn send(
-    name: &Name,
-    contents: &Contents<'_>,
-    session: &str,
-    watch: &dyn Watch,
-) -> Result<Option<Reply>, Reason> {
-    let Range { start, end } = contents.range;
-    let len = end - start;
+/// Sends all pieces. Returns as [`send_all`] does.
+fn send_pieces(upload: &Upload<'_>, session: &str) -> Result<Option<Reply>, Reason> {
+    let Upload { name, contents, watch, .. } = *upload;
+    let (start, len) = (contents.range.start, upload.sent_len());
     let all = [200, 201, 308, 404, 410, 412];
     let request = |range: &str, body| {
         let request = Request::to_session("PUT", session.to_owned(), body);
@@ -204,9 +184,7 @@ fn send(
     };
     let (mut at, mut failed, mut stalled) = (0, 0, 0);
     loop {
-        if watch.is_cancelled() {
-            return Err(Reason::Cancelled);
-        }
+        upload.go_on()?;
         let to = len.min(at + PIECE_LEN);
         let sent = name.fetcher.call_once(&all, &|_| {
             let body = read(contents.file, &(start + at..start + to))?;
@@ -262,24 +240,16 @@ fn held(range: Option<&str>) -> Option<u64> {
 
 /// Makes an object of the one that is replaced, and of the bytes of the file, which have a name of
 /// their own meanwhile.
-fn compose(
-    name: &Name,
-    contents: &Contents<'_>,
-    replace: &Replace,
-    target: &Target<'_>,
-    watch: &dyn Watch,
-) -> Result<(), Reason> {
-    let key = format!("{}.{}.{ADDED}", target.key, target.mark);
-    let added = Target { key: &key, generation: Some("0"), mark: target.mark };
+fn compose(upload: &Upload<'_>, target: &Target<'_>) -> Result<(), Reason> {
+    let name = upload.name;
+    let key = format!("{}.{}.{ADDED}", target.key, upload.mark);
+    let added = Target { key: &key, generation: Some("0") };
     let mut generation = None;
-    let done = upload(name, contents, &added, watch).and_then(|refusal| {
-        let len = contents.range.end - contents.range.start;
-        let generation = generation.insert(generation_made(name, &added, len, refusal)?);
-        watch.advance(contents.copied_len);
-        if watch.is_cancelled() {
-            return Err(Reason::Cancelled);
-        }
-        join(name, replace, target, (&key, generation))
+    let done = send_all(upload, &added).and_then(|refusal| {
+        let generation = generation.insert(generation_made(upload, &key, refusal)?);
+        upload.watch.advance(upload.contents.copied_len);
+        upload.go_on()?;
+        join(upload, target, (&key, generation))
     });
     let shown = format!("gs://{}/{key}", name.url.place);
     match (done, remove(name, &key, generation.as_deref())) {
@@ -302,18 +272,17 @@ fn address_of(name: &Name, key: &str) -> String {
 /// The generation of the object that an upload made. The store may have made it although it refused
 /// the last request: it was sent again because an answer was lost.
 fn generation_made(
-    name: &Name,
-    made: &Target<'_>,
-    len: u64,
+    upload: &Upload<'_>,
+    key: &str,
     refusal: Option<Reply>,
 ) -> Result<String, Reason> {
-    let url = address_of(name, made.key);
-    let reply = name.fetcher.call(&[200, 404], &|_| Ok(Request::get(url.clone())))?;
+    let url = address_of(upload.name, key);
+    let reply = upload.name.fetcher.call(&[200, 404], &|_| Ok(Request::get(url.clone())))?;
     let about: Value = serde_json::from_str(&reply.body).unwrap_or_default();
     let field = |name: &str| about.get(name).and_then(Value::as_str);
     let mark = about.get("metadata").and_then(|metadata| metadata.get(MARK));
-    let is_it = mark.and_then(Value::as_str) == Some(made.mark)
-        && field("size") == Some(len.to_string().as_str());
+    let is_it = mark.and_then(Value::as_str) == Some(upload.mark)
+        && field("size") == Some(upload.sent_len().to_string().as_str());
     match field("generation").filter(|generation| is_it && is_number(generation)) {
         Some(generation) => Ok(generation.to_owned()),
         None => Err(gone(&refusal.unwrap_or(reply))),
@@ -322,20 +291,20 @@ fn generation_made(
 
 /// Has the store join the object that is replaced and the one with what is new.
 fn join(
-    name: &Name,
-    replace: &Replace,
+    upload: &Upload<'_>,
     target: &Target<'_>,
     (added, generation): (&str, &str),
 ) -> Result<(), Reason> {
+    let name = upload.name;
     // An emulator may ignore the conditions.
-    name.still_free(replace)?;
+    upload.check_free()?;
     let old = target.generation.unwrap_or_default();
     let body = json!({
         "sourceObjects": [
             { "name": target.key, "generation": old },
             { "name": added, "generation": generation },
         ],
-        "destination": { "contentType": KIND, "metadata": { MARK: target.mark } },
+        "destination": { "contentType": KIND, "metadata": { MARK: upload.mark } },
     });
     let url = format!("{}/compose?ifGenerationMatch={old}", address_of(name, target.key));
     let body = body.to_string().into_bytes();
@@ -344,11 +313,11 @@ fn join(
     loop {
         match name.fetcher.call_once(&[200, 404, 412], &|_| Ok(request())) {
             Ok(reply) if reply.status == 200 => return Ok(()),
-            Ok(refusal) => return name.lost(replace, target.mark, &refusal),
+            Ok(refusal) => return upload.lost(&refusal),
             Err(failure) => name.fetcher.wait(failure, &mut failed)?,
         }
         // It may have been done although the answer is missing.
-        if name.head()?.mark() == Some(target.mark) {
+        if name.head()?.mark() == Some(upload.mark) {
             return Ok(());
         }
     }

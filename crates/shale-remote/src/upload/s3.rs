@@ -8,9 +8,10 @@
 use std::io;
 use std::ops::Range;
 
-use super::contents::{Condition, Contents, Replace, Watch};
+use super::contents::{Condition, Contents, Replace};
 use super::name::Name;
 use super::parts::{cut, read, send_all};
+use super::task::Upload;
 use crate::error::Reason;
 use crate::fetch::{MARKS, Reply};
 use crate::http::Request;
@@ -42,65 +43,45 @@ pub(super) fn copied(len: u64) -> u64 {
 }
 
 /// Writes an object. Returns its ETag, if the store says it.
-pub(super) fn put(
-    name: &Name,
-    contents: &Contents<'_>,
-    replace: &Replace,
-    mark: &str,
-    watch: &dyn Watch,
-) -> Result<Option<String>, Reason> {
-    let sent_len = contents.range.end - contents.range.start;
-    match contents.copied_len == 0 && sent_len <= SINGLE_LEN_MAX {
-        true => put_at_once(name, contents, replace, mark, watch),
-        false => put_in_parts(name, contents, replace, mark, watch),
+pub(super) fn put(upload: &Upload<'_>) -> Result<Option<String>, Reason> {
+    match upload.contents.copied_len == 0 && upload.sent_len() <= SINGLE_LEN_MAX {
+        true => put_at_once(upload),
+        false => put_in_parts(upload),
     }
 }
 
-fn put_at_once(
-    name: &Name,
-    contents: &Contents<'_>,
-    replace: &Replace,
-    mark: &str,
-    watch: &dyn Watch,
-) -> Result<Option<String>, Reason> {
-    if watch.is_cancelled() {
-        return Err(Reason::Cancelled);
-    }
-    let reply = conditionally(name, replace, &|url, condition| {
+fn put_at_once(upload: &Upload<'_>) -> Result<Option<String>, Reason> {
+    upload.go_on()?;
+    let contents = upload.contents;
+    let reply = conditionally(upload, &|url, condition| {
         let request = Request::new("PUT", url, read(contents.file, &contents.range)?);
-        let mut request = request.header(MARK, mark);
+        let mut request = request.header(MARK, upload.mark);
         request.headers.extend(condition.clone());
         Ok(request)
     })?;
     if reply.status != 200 {
-        name.lost(replace, mark, &reply)?;
+        upload.lost(&reply)?;
     }
-    watch.advance(contents.range.end - contents.range.start);
+    upload.watch.advance(upload.sent_len());
     Ok(reply.etag())
 }
 
-fn put_in_parts(
-    name: &Name,
-    contents: &Contents<'_>,
-    replace: &Replace,
-    mark: &str,
-    watch: &dyn Watch,
-) -> Result<Option<String>, Reason> {
-    let begun = name.fetcher.call(&[200], &|url| {
-        Ok(Request::new("POST", url + "?uploads=", Vec::new()).header(MARK, mark))
+fn put_in_parts(upload: &Upload<'_>) -> Result<Option<String>, Reason> {
+    let begun = upload.name.fetcher.call(&[200], &|url| {
+        Ok(Request::new("POST", url + "?uploads=", Vec::new()).header(MARK, upload.mark))
     })?;
     let id = text::xml_field(&begun.body, "UploadId").filter(|id| !id.is_empty());
     let id = id.ok_or_else(|| Reason::Answer("an upload without an ID".into()))?;
     let id = text::encode(text::unescape_xml(id).as_bytes(), false);
-    let parts = plan(contents);
-    let send = |index, part: &Part| send_part(name, contents, part, replace, (index + 1, &id));
-    let done = send_all(&parts, watch, &|part| part.range.end - part.range.start, &send);
+    let parts = plan(upload.contents);
+    let send = |index, part: &Part| send_part(upload, part, (index + 1, &id));
+    let done = send_all(&parts, upload.watch, &|part| part.range.end - part.range.start, &send);
     let done = done.and_then(|etags| {
         // Some stores ignore the condition of the last request.
-        name.still_free(replace)?;
-        complete(name, &etags, replace, (&id, mark), watch)
+        upload.check_free()?;
+        complete(upload, &etags, &id)
     });
-    done.map_err(|reason| match give_up(name, &id) {
+    done.map_err(|reason| match give_up(upload.name, &id) {
         Ok(()) => reason,
         Err(_) => Reason::Left { reason: Box::new(reason), what: LEFT.into() },
     })
@@ -108,12 +89,11 @@ fn put_in_parts(
 
 /// Uploads one part, and returns its ETag.
 fn send_part(
-    name: &Name,
-    contents: &Contents<'_>,
+    upload: &Upload<'_>,
     part: &Part,
-    replace: &Replace,
     (number, id): (usize, &str),
 ) -> Result<String, Reason> {
+    let Upload { name, contents, replace, .. } = *upload;
     let url = |url: String| format!("{url}?partNumber={number}&uploadId={id}");
     if !part.is_copied {
         let reply = name.fetcher.call(&[200], &|address| {
@@ -143,16 +123,8 @@ fn send_part(
 }
 
 /// Makes an object of the parts.
-fn complete(
-    name: &Name,
-    etags: &[String],
-    replace: &Replace,
-    (id, mark): (&str, &str),
-    watch: &dyn Watch,
-) -> Result<Option<String>, Reason> {
-    if watch.is_cancelled() {
-        return Err(Reason::Cancelled);
-    }
+fn complete(upload: &Upload<'_>, etags: &[String], id: &str) -> Result<Option<String>, Reason> {
+    upload.go_on()?;
     let parts = etags.iter().enumerate().map(|(at, etag)| {
         let etag = text::escape_xml(etag);
         format!("<Part><PartNumber>{}</PartNumber><ETag>{etag}</ETag></Part>", at + 1)
@@ -162,41 +134,40 @@ fn complete(
         "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{list}\
          </CompleteMultipartUpload>"
     );
-    let reply = conditionally(name, replace, &|url, condition| {
+    let reply = conditionally(upload, &|url, condition| {
         let url = format!("{url}?uploadId={id}");
         let mut request = Request::post(url, "application/xml", list.clone().into_bytes());
         request.headers.extend(condition.clone());
         Ok(request)
     })?;
     if reply.status != 200 {
-        name.lost(replace, mark, &reply)?;
+        upload.lost(&reply)?;
         return Ok(None);
     }
     match text::xml_field(&reply.body, "ETag") {
         Some(etag) => Ok(Some(text::unescape_xml(etag))),
-        None => match name.head()? {
+        None => match upload.name.head()? {
             // The answer was lost, and the request was tried again.
-            head if head.mark() == Some(mark) => Ok(head.etag()),
+            head if head.mark() == Some(upload.mark) => Ok(head.etag()),
             _ => Err(failure_in(&reply.body, "the parts were not made an object")),
         },
     }
 }
 
-/// Sends a request with the condition of `replace`. A store that does not know conditions gets it
+/// Sends a request with the condition of an upload. A store that does not know conditions gets it
 /// without, after a look at the object.
 fn conditionally(
-    name: &Name,
-    replace: &Replace,
+    upload: &Upload<'_>,
     make: &dyn Fn(String, &Option<Condition>) -> io::Result<Request>,
 ) -> Result<Reply, Reason> {
-    let condition = replace.condition();
+    let condition = upload.replace.condition();
     let all = [200, 404, 409, 412, 501];
-    let reply = name.fetcher.call(&all, &|url| make(url, &condition))?;
+    let reply = upload.name.fetcher.call(&all, &|url| make(url, &condition))?;
     if reply.status != 501 || condition.is_none() {
         return Ok(reply);
     }
-    name.still_free(replace)?;
-    name.fetcher.call(&all, &|url| make(url, &None))
+    upload.check_free()?;
+    upload.name.fetcher.call(&all, &|url| make(url, &None))
 }
 
 /// Tells the store to forget the parts.
