@@ -26,16 +26,16 @@ const PROGRESS_LEN: usize = 64 << 10;
 const CALL_LEN: u64 = 16 << 20;
 /// The longest pause that a server may ask for.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// How often an unreachable server is tried again: a wrong name should fail soon.
+const UNREACHABLE_RETRIES: u32 = 2;
+/// Length of an answer that is not a part of the object. The list of all blocks of a blob in Azure
+/// is the longest.
+const REPLY_LEN_MAX: u64 = 16 << 20;
 /// The headers that tell the objects of two uploads apart: in S3, in Google's store, and in Azure,
 /// where no name may have a hyphen.
 pub(crate) const MARKS: [&str; 3] =
     ["x-amz-meta-shale-upload", "x-goog-meta-shale-upload", "x-ms-meta-shaleupload"];
-/// Length of an answer that is not a part of the object. The list of all blocks of a blob in Azure
-/// is the longest.
-const REPLY_LEN_MAX: u64 = 16 << 20;
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// How often an unreachable server is tried again: a wrong name should fail soon.
-const UNREACHABLE_RETRIES: u32 = 2;
 
 /// Which state of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -227,10 +227,9 @@ impl Fetcher {
             }
             let arrived = part.bytes.len() - before;
             failed = if arrived >= PROGRESS_LEN { 0 } else { failed + 1 };
-            let retries = match failure.reason {
-                _ if self.is_down.load(Relaxed) => 0,
-                Reason::Unreachable(_) => self.retries.min(UNREACHABLE_RETRIES),
-                _ => self.retries,
+            let retries = match self.is_down.load(Relaxed) {
+                true => 0,
+                false => self.retries_after(&failure.reason),
             };
             if !failure.reason.is_passing() || failed > retries {
                 let is_down = failure.reason.is_passing();
@@ -246,8 +245,7 @@ impl Fetcher {
                 };
                 wanted = Wanted::Range(from..end);
             }
-            add(&self.counters.retries, 1);
-            std::thread::sleep(failure.pause.unwrap_or_else(|| pause(failed)));
+            self.pause(failure.pause, failed);
         }
     }
 
@@ -274,16 +272,25 @@ impl Fetcher {
     /// The reason of the failure, if another attempt does not help.
     pub(crate) fn wait(&self, failure: Failure, failed: &mut u32) -> Result<(), Reason> {
         *failed += 1;
-        let retries = match failure.reason {
-            Reason::Unreachable(_) => self.retries.min(UNREACHABLE_RETRIES),
-            _ => self.retries,
-        };
-        if !failure.reason.is_passing() || *failed > retries {
+        if !failure.reason.is_passing() || *failed > self.retries_after(&failure.reason) {
             return Err(failure.reason);
         }
-        add(&self.counters.retries, 1);
-        std::thread::sleep(failure.pause.unwrap_or_else(|| pause(*failed)));
+        self.pause(failure.pause, *failed);
         Ok(())
+    }
+
+    /// How often a request is tried again that failed for this reason.
+    fn retries_after(&self, reason: &Reason) -> u32 {
+        match reason {
+            Reason::Unreachable(_) => self.retries.min(UNREACHABLE_RETRIES),
+            _ => self.retries,
+        }
+    }
+
+    /// Waits before the next attempt: as long as the server asked for, or longer the more failed.
+    fn pause(&self, asked: Option<Duration>, failed: u32) {
+        add(&self.counters.retries, 1);
+        std::thread::sleep(asked.unwrap_or_else(|| pause(failed)));
     }
 
     /// As [`Fetcher::call`], once, or as often as the store corrects where or by whom it is asked.
