@@ -35,7 +35,6 @@ pub use image::{ImageArgs, InfoArgs, Offset, Report};
 pub use input::{InputArgs, RuleOption, SpecialKind};
 pub use integrity::{Check, LevelChoice, Parity, Repair, Sign, Verify};
 pub use listing::{Du, Dump, Ls, LsFormat, Paths, Sum, SumAlgorithm, TreeArgs};
-pub use local::decoded;
 pub use mount::{Mount, Stats, Umount, ViewChoice};
 pub use query::{Diff, Find, Grep};
 #[cfg(feature = "remote")]

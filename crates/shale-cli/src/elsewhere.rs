@@ -7,10 +7,11 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use percent_encoding::percent_decode;
 use shale::read::ByteSource;
 use shale::read::files::Place;
 
-use crate::args::{RemoteArgs, decoded};
+use crate::args::RemoteArgs;
 use crate::report::Say;
 
 /// True if an argument is a URL, and not a path. A file with such a name is meant only by another
@@ -72,7 +73,7 @@ impl Place for UrlPlace {
         if !self.is_escaped() {
             return name.as_bytes().to_vec();
         }
-        decoded(name.as_bytes())
+        percent_decode(name.as_bytes()).collect()
     }
 
     fn beside(&self, name: &[u8]) -> Arc<dyn Place> {

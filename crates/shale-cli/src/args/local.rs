@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use percent_encoding::percent_decode;
 
 /// Takes a path or a URL. A URL that names a file of this machine becomes its path.
 pub fn local_path() -> impl TypedValueParser<Value = PathBuf> {
@@ -19,26 +20,9 @@ fn without_scheme(path: PathBuf) -> Result<PathBuf, String> {
     }
     let rest = rest.strip_prefix(b"localhost").unwrap_or(rest);
     match rest.starts_with(b"/") {
-        true => Ok(OsString::from_vec(decoded(rest)).into()),
+        true => Ok(OsString::from_vec(percent_decode(rest).collect()).into()),
         false => Err("file:// must be followed by an absolute path".into()),
     }
-}
-
-/// Decodes percent-encoding. What is not encoded stays.
-pub fn decoded(text: &[u8]) -> Vec<u8> {
-    let (mut bytes, mut rest) = (Vec::new(), text);
-    while let [first, more @ ..] = rest {
-        let byte = match (first, more) {
-            (b'%', [high, low, ..]) => str::from_utf8(&[*high, *low])
-                .ok()
-                .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
-                .and_then(|digits| u8::from_str_radix(digits, 16).ok()),
-            _ => None,
-        };
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &more[2..] } else { more };
-    }
-    bytes
 }
 
 #[cfg(test)]

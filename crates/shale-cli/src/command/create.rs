@@ -428,12 +428,13 @@ pub fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
         Some(parent) => parent.is_dir().then(|| parent.to_owned()),
         None => None,
     };
+    let there = memory::memory();
     Ok(CreateOptions::default()
         .build(Options {
             level: how.digits.level().or(how.level).unwrap_or(LEVEL_DEFAULT),
             threads: how.threads,
             memory_bytes_max: how.memory.unwrap_or(0),
-            memory_bytes_there: memory::memory().unwrap_or(0),
+            memory_bytes_there: there.unwrap_or(0),
             frame_len,
             codecs,
             rules: input::file_rules(&how.rule)?,
@@ -449,18 +450,20 @@ pub fn options(output: &Path, how: &How) -> anyhow::Result<CreateOptions> {
             temp_dir: how.temp_dir.clone().or(beside),
             ..Options::default()
         })
-        .source(sources(how)?)
+        .source(sources(how, there)?)
         .verify(!how.no_verify)
         .cancel(signal::cancel()?))
 }
 
-/// Returns the options of the inputs.
-fn sources(how: &How) -> anyhow::Result<SourceOptions> {
+/// Returns the options of the inputs. An archive may name as much memory for its decompressor as
+/// the user says, or half of what is `there`, since the build needs some, too.
+fn sources(how: &How, there: Option<u64>) -> anyhow::Result<SourceOptions> {
+    let half = there.map_or(u64::MAX, |bytes| bytes / 2);
     Ok(SourceOptions::default()
         .one_file_system(how.one_file_system)
         .archive_offset(how.offset)
         .password(how.password_file.as_deref().map(password).transpose()?)
-        .decoder_memory_len_max(Some(how.memory.unwrap_or_else(decoder_memory)))
+        .decoder_memory_len_max(Some(how.memory.unwrap_or(half)))
         .dereference(how.dereference)
         .container(match how.container_files {
             true => Container::Files,
@@ -471,12 +474,6 @@ fn sources(how: &How) -> anyhow::Result<SourceOptions> {
         .pseudo(input::pseudo(&how.input)?)
         .file_contexts(input::file_contexts(&how.input)?)
         .replace(how.replace))
-}
-
-/// Memory that an archive may name for its decompressor unless the user says how much: half of what
-/// there is, since the build needs some, too.
-fn decoder_memory() -> u64 {
-    memory::memory().map_or(u64::MAX, |bytes| bytes / 2)
 }
 
 /// Reads the first line of a file.
