@@ -100,18 +100,13 @@ impl Fields {
                 }
                 b"ST" => break,
                 b"PX" => {
-                    let all = (number(4), number(12), number(20), number(28));
-                    let (Some(mode), Some(link_count), Some(uid), Some(gid)) = all else {
-                        return Err("its mode is cut: corrupt".to_owned());
-                    };
-                    let Some(numbers) = field.get(4..36) else {
-                        return Err("its mode is cut: corrupt".to_owned());
-                    };
+                    let numbers = field.get(4..36).ok_or("its mode is cut: corrupt")?;
                     if differ(&numbers.chunks(8).collect::<Vec<_>>()) {
-                        return Err("its mode or owner differs between the two byte orders: \
-                                    corrupt"
-                            .to_owned());
+                        let what = "its mode or owner differs between the two byte orders: corrupt";
+                        return Err(what.to_owned());
                     }
+                    let of = |at: usize| le(&numbers[at..at + 4]) as u32;
+                    let (mode, link_count, uid, gid) = (of(0), of(8), of(16), of(24));
                     let serial = number(36);
                     self.posix = Some(Posix { mode, link_count, uid, gid, serial });
                 }
