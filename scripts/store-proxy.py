@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Stands between the command and Google's or Azure's store, and does once what networks and other users do.
+"""Stands between the command and a store (S3, Google's or Azure's), and does once what networks and other users do.
 
-usage: store-proxy.py gs|az SERVER FOLDER     prints its own URL
+usage: store-proxy.py s3|gs|az SERVER FOLDER     prints its own URL
 
 The file FOLDER/mode says what happens to the next request that it is about; then it is removed:
   fail       a piece is answered with status 500, as often as it is sent
@@ -11,7 +11,7 @@ The file FOLDER/mode says what happens to the next request that it is about; the
   lost-new   the same for what is new of an append, which Google's store has as an object of its own
   cut        the answer to the last request, or Azure's list of blocks, comes back without its end, once
   taken      another object gets the name just before the last request of an upload
-  replaced   another object gets the name before what is new of an append is sent
+  replaced   another object gets the name before what is new of an append is sent, or, in S3, before a part is copied
 Requests for URL/-/WORD are for the proxy itself. A wait of more than a minute fails:
   stall      sets the mode
   stalled    waits until a piece waits
@@ -40,7 +40,12 @@ arrived = {}  # bytes of each upload, by the address of its session
 
 def put_theirs(key):
     """Writes the object of somebody else, with the client library of the store."""
-    if store == "gs":
+    if store == "s3":
+        import boto3
+
+        client = boto3.client("s3", endpoint_url=server, region_name="us-east-1")
+        client.put_object(Bucket="bucket", Key=key, Body=THEIRS)
+    elif store == "gs":
         from google.auth.credentials import AnonymousCredentials
         from google.cloud import storage
 
@@ -71,7 +76,12 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             return
         what = mode.read_text() if mode.exists() else ""
         span = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", self.headers.get("content-range", ""))
-        if store == "gs":
+        if store == "s3":
+            is_piece = "partNumber=" in self.path
+            is_last = self.command == "POST" and "uploadId=" in self.path
+            is_last = is_last or (self.command == "PUT" and not is_piece)
+            is_added = "x-amz-copy-source" in self.headers
+        elif store == "gs":
             is_whole = self.command == "POST" and "uploadType=multipart" in self.path
             is_piece = is_whole or (self.command == "PUT" and span is not None)
             is_end = is_whole or (is_piece and int(span[2]) + 1 == int(span[3]))

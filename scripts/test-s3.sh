@@ -49,17 +49,8 @@ unset AWS_PROFILE AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN http
 url="s3://bucket/a dir/x+y.shale"
 failed=0
 
-# expect NAME CODE TEXT COMMAND...: the exit code, and a text in what is printed.
-expect() {
-  local name=$1 code=$2 text=$3 status=0
-  shift 3
-  "$@" > "$work/out" 2>&1 || status=$?
-  if [ "$status" -ne "$code" ] || ! grep -qF -- "$text" "$work/out"; then
-    echo "s3: $name: exit code $status, expected $code and \`$text\`:"
-    cat "$work/out"
-    failed=1
-  fi
-}
+store=s3
+. scripts/expect.sh
 
 "$shale" ls -lR "$image" > "$work/near"
 with_keys() { env AWS_ACCESS_KEY_ID="$id" AWS_SECRET_ACCESS_KEY="$secret" "$shale" --endpoint "$endpoint" "$@"; }
@@ -116,10 +107,10 @@ expect "and has the new tree" 0 "" same_tree "$long"
 seq 1 80000 > "$work/tree/even more"
 # The first append reads all of the image and leaves an index; the next one reads that.
 expect "a long image grows again" 0 "snapshot #2" with_keys --cache-size 0 append -v "$long" "$work/tree"
-grep -qE '[0-9] (B|KiB) received' "$work/out" || { echo "s3: the append read too much:"; cat "$work/out"; failed=1; }
+grep -qE '[0-9] (B|KiB) received' "$work/out" || fail "the append read too much: $(cat "$work/out")"
 expect "and is whole" 0 "no damage" with_keys --cache-size 0 check "$long"
 after=$(s3 "print(s3.head_object(Bucket='bucket', Key='a dir/lo+ng.shale')['ContentLength'])")
-[ "$before" -lt "$after" ] || { echo "s3: the object did not grow"; failed=1; }
+[ "$before" -lt "$after" ] || fail "the object did not grow"
 expect "nothing is appended to nothing" 1 NoSuchKey with_keys append s3://bucket/none "$work/tree"
 expect "a bucket that is missing" 1 NoSuchBucket with_keys create "$work/tree" -o s3://no-such-bucket/x
 expect "a server that cannot be written to" 1 "upload it with" "$shale" create "$work/tree" -o http://127.0.0.1:1/x
@@ -139,35 +130,40 @@ expect "no upload is left over" 0 "0 unfinished" unfinished
 # What networks and other users do meanwhile.
 mkfifo "$work/proxied"
 mkdir "$work/proxy"
-AWS_ACCESS_KEY_ID=$id AWS_SECRET_ACCESS_KEY=$secret "$venv/bin/python" scripts/s3-proxy.py "$endpoint" \
+AWS_ACCESS_KEY_ID=$id AWS_SECRET_ACCESS_KEY=$secret "$venv/bin/python" scripts/store-proxy.py s3 "$endpoint" \
   "$work/proxy" > "$work/proxied" 2>> "$work/log" &
 proxy=$!
 read -r between < "$work/proxied" || { cat "$work/log" >&2; exit 1; }
 through() { env AWS_ACCESS_KEY_ID="$id" AWS_SECRET_ACCESS_KEY="$secret" "$shale" --endpoint "$between" "$@"; }
-meanwhile() { printf %s "$1" > "$work/proxy/mode"; }
+# meanwhile MODE KEY: what the proxy does next. What it was told before has to have happened.
+meanwhile() {
+  [ ! -e "$work/proxy/mode" ] || fail "this did not happen: $(cat "$work/proxy/mode")"
+  printf %s "$2" > "$work/proxy/key"
+  printf %s "$1" > "$work/proxy/mode"
+}
 control() { curl --silent --fail --noproxy '*' "$between/-/$1"; }
 absent() { expect "$1: no object" 1 NoSuchKey with_keys ls "$2"; }
 is_theirs() { s3 "print(s3.get_object(Bucket='bucket', Key='$1')['Body'].read().decode())"; }
 
 mkdir "$work/short"
 echo short > "$work/short/file"
-meanwhile lost
+meanwhile lost ""
 expect "a lost answer to a short upload" 0 verified through create "$work/short" -o s3://bucket/lost-short
-meanwhile lost
+meanwhile lost ""
 expect "a lost answer to a long upload" 0 verified through create "$work/tree" -o s3://bucket/lost-long
 expect "and the object" 0 "" same_tree s3://bucket/lost-long
-meanwhile taken
+meanwhile taken taken-short
 expect "another short object was faster" 1 "--force" through create "$work/short" -o s3://bucket/taken-short
 expect "and stays" 0 "of somebody else" is_theirs taken-short
-meanwhile taken
+meanwhile taken taken-long
 expect "another long object was faster" 1 "--force" through create "$work/tree" -o s3://bucket/taken-long
 expect "and stays" 0 "of somebody else" is_theirs taken-long
 with_keys create -q "$work/tree" -o s3://bucket/replaced
 seq 1 1000 > "$work/tree/last"
-meanwhile replaced
+meanwhile replaced replaced
 expect "a race of two appends" 1 "changed by somebody else" through append s3://bucket/replaced "$work/tree"
 expect "and the other object stays" 0 "of somebody else" is_theirs replaced
-meanwhile fail
+meanwhile fail ""
 expect "a store that fails" 1 "status 500" through create "$work/tree" -o s3://bucket/failed
 rm -f "$work/proxy/mode"
 absent "a store that fails" s3://bucket/failed
@@ -180,16 +176,16 @@ ended() {
   env --default-signal=INT,TERM AWS_ACCESS_KEY_ID="$id" AWS_SECRET_ACCESS_KEY="$secret" \
     "$shale" --endpoint "$between" create "$work/tree" -o s3://bucket/ended > "$work/out" 2>&1 &
   pid=$!
-  control stalled || { echo "s3: SIG$1: no part was sent"; failed=1; }
+  control stalled || fail "SIG$1: no part was sent"
   kill -s "$1" "$pid"
   control go
   wait "$pid" || status=$?
-  [ "$status" -eq 130 ] || { echo "s3: SIG$1: exit code $status"; cat "$work/out"; failed=1; }
+  [ "$status" -eq 130 ] || fail "SIG$1: exit code $status: $(cat "$work/out")"
   absent "SIG$1" s3://bucket/ended
   expect "no upload is left over after SIG$1" 0 "0 unfinished" unfinished
 }
 ended INT
 ended TERM
-[ -z "$(ls -A "$TMPDIR")" ] || { echo "s3: temporary files stay: $(ls -A "$TMPDIR")"; failed=1; }
+[ -z "$(ls -A "$TMPDIR")" ] || fail "temporary files stay: $(ls -A "$TMPDIR")"
 [ "$failed" -eq 0 ] && echo "s3: read and written with signatures that the server checked, and refused without"
 exit "$failed"

@@ -33,23 +33,7 @@ echo short > "$work/short/file"
 head -c 20000000 /dev/urandom > "$work/noise"
 failed=0
 
-# expect NAME CODE TEXT COMMAND...: the exit code, and a text in what is printed.
-expect() {
-  local name=$1 code=$2 text=$3 status=0
-  shift 3
-  "$@" > "$work/out" 2>&1 || status=$?
-  if [ "$status" -ne "$code" ] || ! grep -qF -- "$text" "$work/out"; then
-    echo "$store: $name: exit code $status, expected $code and \`$text\`:"
-    # It may be an image.
-    head -c 2000 "$work/out" | tr -cd '\11\12\40-\176'
-    failed=1
-  fi
-}
-
-fail() {
-  echo "$store: $1"
-  failed=1
-}
+. scripts/expect.sh
 
 # first_line TEXT FILE: waits until a program has written a line with a text, and prints it.
 first_line() {
