@@ -29,9 +29,10 @@ const BATCH_BYTES_PYTHON: u64 = 64 << 20;
 const BATCH_FILES: usize = 4096;
 /// Batches that are filled ahead of Python.
 const BATCHES_AHEAD: usize = 3;
-/// Bytes that a thread reads at once, at most and at least where there are more. A portion ends
-/// where a frame ends, or two threads would need one frame, and one would wait for the other.
+/// A thread reads this many bytes at once, or to the end of the frame that it is in: two threads in
+/// one frame would wait for each other.
 const PORTION_BYTES: u64 = 512 << 10;
+/// From this many bytes on, a portion ends where a frame ends.
 const PORTION_BYTES_MIN: u64 = 256 << 10;
 /// Threads at most.
 const THREADS_MAX: usize = 64;
@@ -242,6 +243,7 @@ fn add_cuts(cuts: &mut Vec<Cut>, image: &Image, content: u64, range: Range<u64>,
     add_equal(cuts, range.end.saturating_sub(done));
 }
 
+/// Adds parts of equal length, whose bytes may come from anywhere.
 fn add_equal(cuts: &mut Vec<Cut>, mut len: u64) {
     while len > 0 {
         let step = len.min(PORTION_BYTES);

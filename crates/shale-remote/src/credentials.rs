@@ -4,7 +4,7 @@
 //! metadata service of the machine. They are looked for once, kept while they are valid, and never
 //! written anywhere.
 
-mod access; // what requests do
+mod access; // what credentials must allow
 mod environment; // variables, the user's directory, files
 mod keep; // credentials kept while they are valid
 mod sigv4; // AWS Signature Version 4

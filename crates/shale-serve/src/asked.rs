@@ -38,8 +38,8 @@ pub(crate) fn asked(body: &[u8]) -> Option<Asked> {
     }
     let document = Document::parse(text.trim_start_matches('\u{feff}')).ok()?;
     // A prefix must not stand for no namespace (Namespaces in XML 1.0, section 5).
-    let declared = document.descendants().flat_map(|node| node.namespaces());
-    if { declared }.any(|space| space.name().is_some() && space.uri().is_empty()) {
+    let mut declared = document.descendants().flat_map(|node| node.namespaces());
+    if declared.any(|space| space.name().is_some() && space.uri().is_empty()) {
         return None;
     }
     let root = document.root_element();

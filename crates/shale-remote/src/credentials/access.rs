@@ -1,6 +1,6 @@
-//! What requests do to an object, as far as who asks must be allowed to.
+//! What the credentials of a request must allow.
 
-/// What requests do to the object.
+/// What a request does to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,

@@ -133,7 +133,8 @@ pub(super) fn token_in(json: &str) -> Option<(String, Option<Duration>)> {
     Some((token, Some(Duration::from_secs(seconds.unwrap_or(600)))))
 }
 
-/// Why there is no token in an answer. Nothing else of it is shown: it may hold a piece of one.
+/// Says why an answer has no token. The rest of the answer is not shown, because it may contain a
+/// part of a token.
 pub(super) fn refusal_in(json: &str) -> String {
     let json: Value = serde_json::from_str(json).unwrap_or_default();
     let field = |name: &str| json.get(name).and_then(Value::as_str);
